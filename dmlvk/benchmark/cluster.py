@@ -87,7 +87,7 @@ def run(
 
 
 def _measured(client: Client, choice: Choice, counts: dict[Kind, int], errors: list[ClusterError]) -> Iterator[Record]:
-    """The records of some devices, each measured in so many parts at the same time."""
+    """The records of some devices, each measured in several parts at the same time: `counts` says in how many."""
     futures: dict[Future, tuple[Kind, int]] = {}
     found: dict[Kind, dict[int, Record]] = {kind: {} for kind in counts}
     try:

@@ -25,8 +25,8 @@ LARGEST_ROTATION = 64
 
 # What a submission may take by the host's clock beside its work: far more than any driver needs.
 LONGEST_SUBMISSION_SECONDS = 5e-3
-# What is left of that in all rounds may be so many times the time on the device. Timestamps that say less were taken
-# before the work had ended.
+# The largest ratio of the rest of that, over all rounds, to the time on the device. With a larger ratio, timestamps
+# were taken before the work had ended.
 LARGEST_RATIO = 3
 # A timestamp's clock and the host's are different crystals.
 CLOCKS_DIFFERENCE = 0.01

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dmlvk.onnx import QuantizationReport
     from dmlvk.onnx.arguments import NodeArgument
 
-# Rows of an archive are given to the model at most so many at a time.
+# The most rows of an archive that the model gets at a time.
 BATCH = 16
 # The report names this many layers.
 LAYERS = 5
@@ -122,7 +122,7 @@ def quantize(
 
 
 class Samples:
-    """The inputs in a file or a folder, read as they are asked for, as often as they are.
+    """The inputs in a file or a folder. Each is read anew whenever it is asked for.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def run_onnx(
         Compare each node on the device with the host's library on the same inputs.
     fuse_qdq : bool
     repeat : int, optional
-        Run each so many times, and compare the bits of its outputs with those of the first run.
+        The number of runs of each; the bits of all outputs are compared with those of the first run.
 
     Raises
     ------

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 COMPILED = "kernels compiled"
 INTERRUPTED = 130  # a shell's status for a program that Ctrl-C ended
 BROKEN_PIPE = 141  # a shell's status for a program whose reader closed the pipe
-# Where the output is no terminal, a line of progress comes this often at most.
+# The least seconds between two lines of progress where the output is not a terminal.
 LINE_SECONDS = 10.0
 # The longest message: a message may quote a whole file.
 MOST_CHARACTERS = 4000

@@ -26,7 +26,7 @@ OUR_CASES = "dmlvk.conformance.cases:all_cases"
 
 # If a pattern asks for an unknown value of a parameter, the message names at most this many known values.
 MOST_VALUES = 12
-# A pattern that names nothing is held against so many names. To compare each takes a third of a millisecond.
+# A pattern that names nothing is compared with at most this many names. Each comparison takes a third of a millisecond.
 MOST_NAMES = 2000
 
 WILDCARD = re.compile(r"[*?[]")

@@ -64,7 +64,7 @@ def narrowed_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
     narrow: dict[str, Any] = {}
     for name, value in changes.items():
         if not hasattr(limits, name):
-            raise ValueError(f"{name!r} is no member of Limits")
+            raise ValueError(f"{name!r} is not a member of Limits")
         own = getattr(limits, name)
         lesser = max if name.startswith(("min_", "non_coherent")) else min
         if isinstance(own, tuple):

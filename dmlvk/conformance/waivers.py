@@ -14,7 +14,7 @@ A waiver file is TOML:
     cases = ["one_hot:long"]
     reason = "a lost wake-up of the rasterizer's threads, reported to Mesa"
     expires = 2027-06-30
-    runs = 3                         # at most so many further runs; 3 if absent
+    runs = 3                         # the most further runs; 3 if absent
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class WaiverReport:
 def further_runs(
     flakes: Sequence[Flake], environment: Environment, result: Result, today: datetime.date, least: int = 0
 ) -> int:
-    """How often a failed case is run again: as its flakes say, and at least as often as for any case."""
+    """The number of further runs of a failed case: the largest number of its flakes, and at least `least`."""
     found = [
         flake.runs
         for flake in flakes

@@ -134,7 +134,7 @@ def _computed(batch: Any, state: Mapping[str, Any]) -> tuple[Any, float]:
 
 
 def _is_whole(delayed: Delayed) -> bool:
-    """Whether a graph has all that it needs. A Future is a key of which the cluster alone knows."""
+    """Whether a graph has all that it needs. The cluster alone knows the keys of Futures."""
     graph = delayed.__dask_graph__()
     return not futures_of(delayed) and all(
         graph.keys() >= getattr(task, "dependencies", {None}) for task in graph.values()

@@ -24,7 +24,7 @@ from dmlvk.runtime.device_info import DeviceInfo, best_devices, chosen, devices
 from dmlvk.vulkan.physical_device import physical_devices
 
 ALL, BEST = "all", "best"
-# The locks of a cluster that was made so many seconds ago are removed if nobody holds one.
+# The age at which a cluster's locks are removed, if nobody holds one.
 SWEPT_SECONDS = 24 * 3600.0
 
 

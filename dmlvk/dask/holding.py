@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import hashlib
 import os
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -17,7 +19,6 @@ from distributed.utils_comm import retry_operation
 from tornado.ioloop import PeriodicCallback
 
 from dmlvk._common import files
-from dmlvk.dask import heap
 from dmlvk.dask.batches import LOADS_AHEAD
 from dmlvk.dask.claims import Claim, claim, wanted
 from dmlvk.dask.errors import ClusterError
@@ -31,13 +32,19 @@ if TYPE_CHECKING:
 
 # The name of the plugin, and of the resource that each worker with a device has once.
 NAME = "dmlvk"
-# A worker keeps so many models, each for so many seconds after its last batch.
+# The most models that a worker keeps, and how long it keeps each after its last batch.
 MODELS_KEPT = 8
 IDLE_SECONDS = 600.0
-# A worker without a device looks so often whether one is free by now.
+# The seconds after which a worker without a device looks again whether one is free.
 CLAIM_MILLISECONDS = 2000
-# Until the scheduler knows that a worker has a device no more, it may send the same task there again.
+# Until the scheduler knows that a worker has lost its device, it may send the same task there again.
 RESCHEDULE_SECONDS = 0.1
+# Parameters of `mallopt`, from malloc.h.
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+# The largest values to which glibc itself adapts when a program frees large arrays.
+LARGEST_KEPT = 32 << 20
+MOST_KEPT = 2 * LARGEST_KEPT
 
 
 def identity() -> dict[str, str]:
@@ -96,7 +103,7 @@ class Holding:
     async def begin(self) -> None:
         """Take a device of the host, if this worker can and one is free."""
         if self._worker.nanny:  # the process is the worker's own
-            heap.keep_freed_memory()
+            _keep_freed_memory()
         await asyncio.to_thread(self._examine)
         self._callback.start()
         await self._try()
@@ -343,3 +350,20 @@ def device() -> Device:
         This is no task of a worker that has a device.
     """
     return held_here().device()
+
+
+def _keep_freed_memory() -> None:
+    """Let arrays of up to 32 MiB use the memory of arrays that were freed. On Linux with glibc; else nothing happens.
+
+    glibc itself does so, until Dask's nanny sets MALLOC_TRIM_THRESHOLD_. Then each array that a worker loads
+    gets memory that the system has yet to clear: on a host with two H200s, maps were 1.2 times slower
+    (docs/decisions/several_gpus.md).
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    # int mallopt(int param, int value); musl has none.
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
+        mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
+        mallopt(M_TRIM_THRESHOLD, MOST_KEPT)

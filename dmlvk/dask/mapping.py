@@ -52,8 +52,8 @@ def map(
         This share of the batches, from 0 to 1, is run on two devices and compared bit for bit: on devices of two
         drivers if there are such. Which batches these are is the same in each run.
     in_flight : int, optional
-        At most so many batches are read and not yet yielded. By default four portions for each device. A portion has as
-        many batches as a device runs in 0.1 s, at most 32, so that short ones do not wait for Dask's messages.
+        The most batches that are read and not yet yielded; by default four portions for each device. A portion is what
+        a device runs in 0.1 s, at most 32 batches, so that short batches do not wait for Dask's messages.
     progress : callable, optional
         Called for each result with the number of results, and the number of batches if that is known, else None.
 

@@ -59,7 +59,7 @@ class PortionSize:
         self._count = 1
 
     def learn(self, batches: int, seconds: float, loading_seconds: float = 0.0) -> None:
-        """Take note of the time that so many batches took, and of the part of it in which their task loaded them."""
+        """Take note of the time of some batches, and of the part of it in which their task loaded them."""
         if batches:
             self._count = max(1, min(self._most, int(PORTION_SECONDS * batches / max(seconds, 1e-6))))
             self.loads_slowly = self.loads_slowly or loading_seconds > SLOW_LOADING_SECONDS * batches

@@ -156,7 +156,7 @@ class TensorRule(Rule):
     role : str
         DATA, INDICES, SCALE, ZERO_POINT or BIAS.
     of : str, optional
-        The tensor of which this one is a scale, zero point or bias.
+        The tensor to which this scale, zero point or bias belongs.
     type_from : tuple of str
         Where an output that is left out has its data type from: from the first of these fields that is present.
     """

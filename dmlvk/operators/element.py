@@ -31,7 +31,7 @@ def encode_element(descriptor: str, field: str, value: Any, data_type: DataType)
     Raises
     ------
     DescriptorError
-        The value is no number, or a number that the data type cannot hold.
+        The value is not a number, or the data type cannot hold it.
     """
     if isinstance(value, bytes):
         if len(value) != data_type.size_in_bytes:
@@ -58,7 +58,7 @@ def encode_element(descriptor: str, field: str, value: Any, data_type: DataType)
 
 
 def element_text(content: bytes, data_type: DataType) -> str:
-    """An element as Python text, of which `encode_element` makes the same bytes: a short number, or else the bytes."""
+    """An element as Python text from which `encode_element` makes the same bytes: a short number, or else the bytes."""
     if not data_type.is_floating_point:
         return str(int.from_bytes(content, "little", signed=data_type.is_signed_integer))
     (value,) = struct.unpack(FLOAT_FORMATS[data_type], content)

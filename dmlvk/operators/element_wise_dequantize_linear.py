@@ -15,7 +15,7 @@ RANK = same_as("input_tensor")
 class ElementWiseDequantizeLinearDesc(ConversionDesc):
     """DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC: y = f32(f32(x - z) * scale).
 
-    The product is rounded once, to nearest even, and keeps denormals. What is no number has the bits 0x7FC00000.
+    The product is rounded once, to nearest even, and keeps denormals. Every NaN has the bits 0x7FC00000.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class ConversionDesc(OperatorDesc):
 class ElementWiseQuantizeLinearDesc(ConversionDesc):
     """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC: y = nearest_even(clamp(f32(x / scale), low - z, high - z)) + z.
 
-    Halves round to even before the zero point is added; a quotient that is no number gives the type's minimum.
+    Halves round to even before the zero point is added; a NaN as the quotient gives the type's minimum.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class PoolingGeometry:
 class PoolingDesc(OperatorDesc):
     """What pooling operators have in common: an input and an output of rank 4 or 5, and windows.
 
-    A declaration has these fields, of which the last five are `spatial`.
+    A declaration has these fields. The last five are `spatial`.
     """
 
     input_tensor: TensorDesc

@@ -19,8 +19,8 @@ import dmlvk
 from dmlvk import reference
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import BY_OPERATOR, SOURCES, all_cases, invalid, onnx_backend
-from dmlvk.conformance.cases.broken_rules import base_content
 from dmlvk.conformance.cases.combinations import Group, covering_pairs, data_name
+from dmlvk.conformance.cases.invalid import base_content
 from dmlvk.conformance.cases.invariance import GROUPS, WAYS
 from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.names import matches

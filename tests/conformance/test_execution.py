@@ -13,8 +13,7 @@ import pytest
 import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
 from dmlvk.conformance.case import Case, Refusal, Way, Workload
-from dmlvk.conformance.cases.broken_rules import base_content
-from dmlvk.conformance.cases.invalid import NAMED_RULES, invalid_content
+from dmlvk.conformance.cases.invalid import NAMED_RULES, base_content, invalid_content
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running import execution, take_over
 from dmlvk.conformance.running.execution import Devices, difference, digest, execute

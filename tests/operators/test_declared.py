@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 import dmlvk
-from dmlvk.conformance.cases.broken_rules import broken_rules, valid
+from dmlvk.conformance.cases.invalid import broken_rules, valid
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.operators import (

@@ -55,7 +55,7 @@ class Large:
 
 
 def workload(declared: type[OperatorDesc], data_type: DataType, data_bytes: int) -> Workload:
-    """An operator whose first tensor has about so many bytes."""
+    """An operator whose first tensor has about `data_bytes` bytes."""
     desc = drawn(declared, Large(data_type, data_bytes))
     return Workload(desc, random_inputs_of(desc, generator(f"{declared.stem} {data_type.name}")))
 

@@ -27,7 +27,7 @@ def pooled(window: int, stride: int, padding: int) -> dict[str, Any]:
 
 
 def images_of(data_bytes: int, element_size: int, side: int) -> int:
-    """As many images as so many bytes hold."""
+    """The number of images that fit into `data_bytes`."""
     return max(1, data_bytes // (CHANNELS * side * side * element_size))
 
 

@@ -113,7 +113,7 @@ def measure(request: Record, folder: Path) -> Record:
         before = cache.added
         way = request["way"]
         assert way in (ONE_THREAD, ALL_CORES, FIRST_RESULT)
-        # The first layer of a request is no layer of the network.
+        # The first layer of a request is not one of the network's.
         found = measurement.of_each(works) if way == FIRST_RESULT else measurement.of_all(works[1:], way)
         return {"open_seconds": opened, "pipelines": cache.added - before, **found}
 

@@ -88,7 +88,7 @@ def _figures(row: Record, peers: list[str]) -> list[str]:
 
 
 def _sum_row(run: Record, peers: list[str], dispatches: bool) -> Iterator[list[str]]:
-    """The sum of the layers' own times, each as often as it occurs; nothing if one of them has none."""
+    """The sum of the layers' own times, each times its count; nothing if one of them has no time."""
     rows = run["layers"]
     if not rows or any("seconds" not in row for row in rows):
         return

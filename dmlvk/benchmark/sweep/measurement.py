@@ -40,7 +40,7 @@ class SweepSettings:
     ----------
     operators : sequence of str
     seconds : float
-        No shape is begun after so many.
+        The last shape begins before this time.
     seed : int
         Of the shapes.
     data_bytes : int

@@ -17,7 +17,7 @@ from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
-# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+# What no rule of a field says, in the descriptor of `invalid.valid`.
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "output_rank_1": {"output_tensor.sizes": [24]},
     "value_past_its_type": {"value": 256.5},

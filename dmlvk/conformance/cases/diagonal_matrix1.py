@@ -29,7 +29,7 @@ from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
-# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+# What no rule of a field says, in the descriptor of `invalid.valid`.
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "neither_input_nor_output": {"input_tensor": None, "output_tensor": None},
     "input_rank_without_output": {"input_tensor.sizes": [1, 1, 1, 5, 7], "output_tensor": None},

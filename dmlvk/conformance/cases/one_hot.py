@@ -29,7 +29,7 @@ from dmlvk.operators.one_hot import INDEX_DATA_TYPES
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
-# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+# What no rule of a field says, in the descriptor of `invalid.valid`.
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "size_along_the_axis": {"indices_tensor.sizes": [3, 2, 2, 16]},
     "one_value": {"values_tensor.sizes": [1, 1, 1, 1]},

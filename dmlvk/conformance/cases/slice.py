@@ -27,7 +27,7 @@ from dmlvk.operators import SliceDesc
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
 
-# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+# What no rule of a field says, in the descriptor of `invalid.valid`.
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "begins_past_the_end": {"offsets": [3, 1, 1, 4]},
     "ends_past_the_end": {"offsets": [0, 1, 6, 4]},

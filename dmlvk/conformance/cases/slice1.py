@@ -32,7 +32,7 @@ from dmlvk.operators.slice1 import maximum_copied_elements
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc, packed_strides
 
-# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+# What no rule of a field says, in the descriptor of `invalid.valid`.
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "stride_0": {"input_window_strides": [1, 1, 0, 2]},
     "window_begins_past_the_end": {"input_window_offsets": [2, 0, 7, 6]},

@@ -22,7 +22,7 @@ from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_t
 # Device and driver.
 Kind: TypeAlias = tuple[str, str]
 
-# A task runs so many cases: enough to outweigh the start of its process, and few enough to lose little with a worker.
+# The number of cases of a task: enough to outweigh the start of its process, few enough to lose little with a worker.
 FEWEST, MOST = 25, 200
 # Tasks for each worker, so that the workers with one device end at about the same time.
 TASKS_A_WORKER = 4

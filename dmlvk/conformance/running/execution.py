@@ -275,7 +275,7 @@ def _runs(
     bound: Mapping[str, PlacedTensor],
     repeat: int,
 ) -> Iterator[str]:
-    """Run a case so many times; yields after each run."""
+    """Run a case `repeat` times; yields after each run."""
     for _ in range(repeat):
         _initialize(operator, owned)
         other = OtherWork(operator, workload, case.name) if workload.way in (Way.SEQUENCE, Way.BESIDE) else None
@@ -292,7 +292,7 @@ def _runs_with_a_take_over(
     bound: Mapping[str, PlacedTensor],
     repeat: int,
 ) -> Iterator[str]:
-    """Run a case so many times before a take-over and after it; yields what else went wrong there, after each run."""
+    """Run a case `repeat` times before a take-over and after it; yields other faults after each run."""
     constants = {field: tensor.tensor for field, tensor in bound.items() if field not in take_over.OF_EACH_CALL}
     row = take_over.CallRow(operator.device, workload, case.name, constants)
     for _ in range(repeat):

@@ -21,7 +21,7 @@ from dmlvk.runtime import background
 IMAGE, OUTPUT = OF_EACH_CALL = "input_tensor", "output_tensor"
 # Calls on each side of the take-over.
 CALLS = 4
-# Other work: at most so many runs, and no more than the planner gives so many seconds.
+# Limits of the other work: its runs, and their estimated seconds.
 MOST_RUNS = 64
 SECONDS_OF_OTHER_WORK = 0.05
 

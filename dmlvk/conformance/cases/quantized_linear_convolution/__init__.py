@@ -18,7 +18,7 @@ _RANK_3 = {
     **{field: [1] for field in ("strides", "dilations", "start_padding", "end_padding")},
 }
 _NEUTRAL = {"strides": [1, 1], "dilations": [1, 1], "start_padding": [0, 3], "end_padding": [0, 3]}
-# What no rule of a field says, in the descriptor of `broken_rules.valid`.
+# What no rule of a field says, in the descriptor of `invalid.valid`.
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "output_zero_point_data_type_without_output": {
         "output_tensor": None,

@@ -146,7 +146,7 @@ def convolution(
     tensors : mapping of str to mapping
         More members of TensorDesc, by field.
     spatial_prefix : bool
-        Give rank 3 arrays of two elements, of which the first is neutral.
+        Give rank 3 arrays of two elements; the first one is neutral.
     **fields
         Members of Workload.
     """

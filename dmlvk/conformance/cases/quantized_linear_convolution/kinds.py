@@ -32,7 +32,7 @@ TILES_OF_VECTORS = (
 
 
 def with_tiles(path: str, tiles: Iterable[str]) -> dict[str, str]:
-    """A path, by itself and with each of some tiles, by its label: in a case's name colons and stars mean something."""
+    """A path without a tile, and with each of some tiles, by labels without colons and stars, which names obey."""
     return {
         path: path,
         **{f"{path}_{tile.replace(':', '_').replace('*', '_turns')}": f"{path}:{tile}" for tile in tiles},
@@ -53,7 +53,7 @@ ALL_CONSTANTS = tuple(field for field in QuantizedLinearConvolutionDesc.input_fi
 
 
 def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Convolutions of each channel by itself, into one output channel or several.
+    """Convolutions of each channel alone, into one output channel or several.
 
     The bias "wide" makes sums that do not fit 32 bits.
     """

@@ -24,7 +24,7 @@ from dmlvk.conformance.cases.quantized_linear_convolution.kinds import ALL_CONST
 TILES = ("8x8x16:5", "16x8x16:3", "8x16x32:2", "16x16x32:3")
 # The last tile with parts too: of several steps, of one step, and of nothing.
 TILE_IN_PARTS = {"split_k_16x16x32_2_parts_9": "split_k:16x16x32:2/9"}
-# So many of the last channels have zero points of their own, and so many have sums that do not fit 32 bits.
+# How many of the last channels have zero points of their own, and how many have sums that do not fit 32 bits.
 LAST_ZERO_POINTS, LAST_WIDE = 8, 4
 
 
