@@ -15,6 +15,7 @@ README = [program for program in PROGRAMS if program.path.name == "README.md"]
 PAGES = [program for program in PROGRAMS if program not in README]
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("program", README, ids=lambda program: program.name)
 def test_readme_runs_on_every_test_driver(
     program: Program, device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
