@@ -17,7 +17,7 @@ TYPES = {name: f"dmlvk.{name}" for name in dmlvk.__all__ if name[0].isupper()} |
     "Plan": "dmlvk.planning.Plan",
     "Profile": "dmlvk.onnx.profile.Profile",
     "StepTimes": "dmlvk.onnx.profile.StepTimes",
-    "Node": "dmlvk.dxdispatch.document.Node",
+    "DocumentNode": "dmlvk.dxdispatch.document.DocumentNode",
     "Finding": "dmlvk.onnx.checking.Finding",
     "DriverId": "dmlvk.device_profile.DriverId",
     "Resource": "dmlvk.dxdispatch.resources.Resource",
