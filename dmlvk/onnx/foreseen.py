@@ -15,6 +15,7 @@ from onnx import helper
 
 from dmlvk.onnx import byte_functions, placement
 from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.fusion import fused
 from dmlvk.onnx.graph import Graph, Node, as_inference_knows
 from dmlvk.onnx.inference import inferred
 from dmlvk.onnx.program import Builder
@@ -56,7 +57,10 @@ def foreseen(
                 # What depends on elements or sizes that only the run finds may run on the device all the same.
                 if all(graph.is_constant(name) or (name in kinds and name not in dynamic) for name in node.reads):
                     refused[node.index] = str(error)
-        descs += [operation.desc for operation in builder.program.operations]
+        inside = {node.index for node in part}
+        outside = {name for node in graph.nodes if node.index not in inside for name in node.reads}.union(graph.outputs)
+        kept = {value.storage for name, value in builder.program.outputs.items() if name in outside}
+        descs += [operation.desc for operation in fused(builder.program.operations, kept)]
     return descs, refused
 
 

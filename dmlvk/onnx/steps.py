@@ -12,6 +12,7 @@ import numpy as np
 from dmlvk.onnx.convolution import require_exact_scales
 from dmlvk.onnx.errors import ModelError, NotOnDeviceError, RefusedError
 from dmlvk.onnx.execution import Execution, Held
+from dmlvk.onnx.fusion import fused
 from dmlvk.onnx.graph import Graph, Node, reading
 from dmlvk.onnx.host import HostPart, is_known, kind_of
 from dmlvk.onnx.profile import Profile
@@ -183,7 +184,10 @@ class DeviceStep(Step):
                 builder.plan(ENTRIES[node.domain, node.op_type].plan, node)
             except NotOnDeviceError as error:
                 raise RefusedError(node.index, str(error)) from error
-        return builder.finish(self.outputs)
+        program = builder.finish(self.outputs)
+        kept = {program.outputs[name].storage for name in self.outputs}
+        program.operations = fused(program.operations, kept)
+        return program
 
 
 def between_convolutions(nodes: Sequence[Node]) -> frozenset[str]:

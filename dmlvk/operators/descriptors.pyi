@@ -9,6 +9,7 @@ from dmlvk.operators.max_pooling2 import MaxPooling2Desc as MaxPooling2Desc
 from dmlvk.operators.one_hot import OneHotDesc as OneHotDesc
 from dmlvk.operators.quantized_linear_average_pooling import QuantizedLinearAveragePoolingDesc as QuantizedLinearAveragePoolingDesc
 from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc as QuantizedLinearConvolutionDesc
+from dmlvk.operators.quantized_linear_convolution_add import QuantizedLinearConvolutionAddDesc as QuantizedLinearConvolutionAddDesc
 from dmlvk.operators.slice import SliceDesc as SliceDesc
 from dmlvk.operators.slice1 import Slice1Desc as Slice1Desc
 
@@ -22,6 +23,7 @@ __all__ = [
     "MaxPooling2Desc",
     "OneHotDesc",
     "QuantizedLinearAveragePoolingDesc",
+    "QuantizedLinearConvolutionAddDesc",
     "QuantizedLinearConvolutionDesc",
     "Slice1Desc",
     "SliceDesc",

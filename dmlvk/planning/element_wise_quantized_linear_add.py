@@ -1,7 +1,7 @@
 """ELEMENT_WISE_QUANTIZED_LINEAR_ADD: a table of all pairs of bytes is made first, once if the parameters are owned.
 
 sum
-    The sum in plain floats; the table is read where that does not say for certain which integer is nearest.
+    The sum in floats, if it is right for all pairs of bytes on this device, which a kernel finds out; else the table.
 table
     The table alone.
 """
@@ -9,6 +9,7 @@ table
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dmlvk.data_type import DataType
@@ -43,6 +44,34 @@ INVOCATIONS = PAIRS // 4
 ELEMENTS_PER_INVOCATION = 16
 
 
+@dataclass(frozen=True)
+class SumTable:
+    """The table that kernels read, with the numbers before it, and the stages that fill it.
+
+    Attributes
+    ----------
+    view : View
+    before_each_run, once : tuple of tuples of Dispatch
+        The stages, of which one of the two has none: the table is made once if all parameters are OWNED_BY_DML.
+    """
+
+    view: View
+    before_each_run: tuple[tuple[Dispatch, ...], ...]
+    once: tuple[tuple[Dispatch, ...], ...]
+
+    @classmethod
+    def of(cls, desc: ElementWiseQuantizedLinearAddDesc, builder: Builder, *, is_checked: bool) -> SumTable:
+        """The table of a sum, in memory of a builder; for sums in floats, if these are held against it."""
+        parameters = [desc.tensors[field] for field in PARAMETERS if field in desc.tensors]
+        is_owned = all(tensor.flags & TensorFlags.OWNED_BY_DML for tensor in parameters)
+        arena = builder.persistent if is_owned else builder.scratch
+        view = View(arena.name, arena.allocate(TABLE_SIZE), 1, (1,))
+        stages = _preparation(desc, builder, view)
+        if is_checked:
+            stages = (*stages, (_check(desc, builder, view),))
+        return cls(view, *(((), stages) if is_owned else (stages, ())))
+
+
 def plan(
     desc: ElementWiseQuantizedLinearAddDesc,
     profile: DeviceProfile,
@@ -62,19 +91,32 @@ def plan(
         Bytes from the start of its memory to a tensor's own start, by field.
     """
     require_path(desc.operator_name, path, PATHS)
-    # A CPU driver takes both branches for each group of lanes.
-    chosen = path or (TABLE if profile.device_type is DeviceType.CPU else SUM)
+    chosen = path or (SUM if has_floats(profile) else TABLE)
     builder = Builder(profile, offsets)
-    parameters = [desc.tensors[field] for field in PARAMETERS if field in desc.tensors]
-    is_owned = all(tensor.flags & TensorFlags.OWNED_BY_DML for tensor in parameters)
-    arena = builder.persistent if is_owned else builder.scratch
-    table = View(arena.name, arena.allocate(TABLE_SIZE), 1, (1,))
-    preparation = _preparation(desc, builder, table)
+    table = SumTable.of(desc, builder, is_checked=chosen == SUM)
+    return Plan(
+        path=chosen,
+        stages=(*table.before_each_run, sums(desc, profile, table, offsets, in_floats=chosen == SUM)),
+        initialization=table.once,
+        scratch_size=builder.scratch.size,
+        persistent_size=builder.persistent.size,
+    )
+
+
+def sums(
+    desc: ElementWiseQuantizedLinearAddDesc,
+    profile: DeviceProfile,
+    table: SumTable,
+    offsets: Mapping[str, int],
+    *,
+    in_floats: bool,
+) -> tuple[Dispatch, ...]:
+    """The dispatches that add; without `in_floats`, they look each sum up in the table."""
     output = desc.output_tensor
     tensors = [
         Stepping.of(FIRST, "a_tensor", desc.a_tensor, output.rank),
         Stepping.of(SECOND, "b_tensor", desc.b_tensor, output.rank),
-        Stepping(THIRD, Operand(table.tensor, TABLE_SIZE), (0,) * output.rank),
+        Stepping(THIRD, Operand(table.view.tensor, TABLE_SIZE), (0,) * output.rank),
     ]
     dispatches = element_wise_dispatches(
         f"{FOLDER}/sum",
@@ -82,20 +124,42 @@ def plan(
         ("output_tensor", output),
         tensors,
         profile,
-        specialization={"HAS_ESTIMATE": int(chosen == SUM), "UNSIGNED_TYPES": _unsigned_types(desc)},
+        specialization={"HAS_FLOATS": int(in_floats), "SUM_UNSIGNED_TYPES": unsigned_types(desc)},
         offsets=offsets,
     )
-    return Plan(
-        path=chosen,
-        stages=(dispatches,) if is_owned else (*preparation, dispatches),
-        initialization=preparation if is_owned else (),
-        scratch_size=builder.scratch.size,
-        persistent_size=builder.persistent.size,
+    # The loop nest begins at the start of the table's memory, before which other things may lie.
+    return tuple(
+        replace(
+            dispatch,
+            windows=tuple(
+                replace(window, offset=window.offset + table.view.start) if window.tensor == table.view.tensor else window
+                for window in dispatch.windows
+            ),
+        )
+        for dispatch in dispatches
     )
 
 
-def _unsigned_types(desc: ElementWiseQuantizedLinearAddDesc) -> int:
+def has_floats(profile: DeviceProfile) -> bool:
+    """Whether sums in floats are faster than the table. A CPU driver takes both branches for each group of lanes."""
+    return profile.device_type is not DeviceType.CPU
+
+
+def unsigned_types(desc: ElementWiseQuantizedLinearAddDesc) -> int:
     return sum(int(desc.tensors[field].data_type is DataType.UINT8) << bit for bit, field in enumerate(TENSORS))
+
+
+def _check(desc: ElementWiseQuantizedLinearAddDesc, builder: Builder, table: View) -> Dispatch:
+    """Hold the sums in floats against the table."""
+    dispatch = DispatchBuilder(f"{FOLDER}/check")
+    bounds = table.start, table.start + TABLE_SIZE
+    dispatch.window(table.tensor, bounds, table.start, BLOCK_SIZE, "table_start", Access.WRITE)
+    return dispatch.finish(
+        {LOCAL_SIZE_X: builder.workgroup_size, "SUM_UNSIGNED_TYPES": unsigned_types(desc)},
+        builder.grid(INVOCATIONS),
+        seconds=builder.element_seconds(INVOCATIONS * ELEMENTS_PER_INVOCATION),
+        bytes_moved=TABLE_SIZE,
+    )
 
 
 def _preparation(
@@ -130,7 +194,7 @@ def _preparation(
                 bounds = view.bounds([(0, 1)])
                 dispatch.window(view.tensor, bounds, view.start, view.element_size, place_of_start, Access.READ)
     present = sum(int(field in views) << bit for bit, field in enumerate(ZERO_POINTS))
-    dispatch.push(present=present, unsigned_types=_unsigned_types(desc))
+    dispatch.push(present=present, unsigned_types=unsigned_types(desc))
     filling = dispatch.finish(
         {LOCAL_SIZE_X: builder.workgroup_size},
         builder.grid(INVOCATIONS),

@@ -94,6 +94,11 @@ def _manifest() -> dict[str, Any]:
     return dict(files.packaged_json("dmlvk", "spirv/manifest.json")["kernels"])
 
 
+def has_kernel(kernel: str) -> bool:
+    """Whether there is a kernel of a name."""
+    return kernel in _manifest()
+
+
 @cache
 def kernel_interface(kernel: str) -> KernelInterface:
     """The interface of a kernel, from the manifest beside the SPIR-V.

@@ -30,6 +30,7 @@ Compiled = TypeVar(
     operators.ElementWiseDequantizeLinearDesc,
     operators.MaxPooling2Desc,
     operators.QuantizedLinearAveragePoolingDesc,
+    operators.QuantizedLinearConvolutionAddDesc,
     operators.OperatorDesc,
 )
 
@@ -194,6 +195,41 @@ class QuantizedLinearAveragePoolingInputTensors(TypedDict, total=False):
 class QuantizedLinearAveragePoolingTensors(QuantizedLinearAveragePoolingInputTensors):
     output_tensor: Tensor
 
+class QuantizedLinearConvolutionAddInputs(TypedDict, total=False):
+    input_tensor: Elements
+    input_scale_tensor: Elements
+    input_zero_point_tensor: Elements
+    filter_tensor: Elements
+    filter_scale_tensor: Elements
+    filter_zero_point_tensor: Elements
+    bias_tensor: Elements
+    output_scale_tensor: Elements
+    output_zero_point_tensor: Elements
+    addend_tensor: Elements
+    addend_scale_tensor: Elements
+    addend_zero_point_tensor: Elements
+    sum_scale_tensor: Elements
+    sum_zero_point_tensor: Elements
+
+class QuantizedLinearConvolutionAddInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    input_scale_tensor: Tensor
+    input_zero_point_tensor: Tensor
+    filter_tensor: Tensor
+    filter_scale_tensor: Tensor
+    filter_zero_point_tensor: Tensor
+    bias_tensor: Tensor
+    output_scale_tensor: Tensor
+    output_zero_point_tensor: Tensor
+    addend_tensor: Tensor
+    addend_scale_tensor: Tensor
+    addend_zero_point_tensor: Tensor
+    sum_scale_tensor: Tensor
+    sum_zero_point_tensor: Tensor
+
+class QuantizedLinearConvolutionAddTensors(QuantizedLinearConvolutionAddInputTensors):
+    output_tensor: Tensor
+
 @overload
 def call(
     self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
@@ -252,6 +288,11 @@ def call(
 @overload
 def call(
     self: CompiledOperator[operators.QuantizedLinearAveragePoolingDesc], **tensors: Unpack[QuantizedLinearAveragePoolingTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.QuantizedLinearConvolutionAddDesc], **tensors: Unpack[QuantizedLinearConvolutionAddTensors]
 ) -> Submission: ...
 
 @overload
@@ -318,6 +359,11 @@ def bind(
 ) -> Binding: ...
 
 @overload
+def bind(
+    self: CompiledOperator[operators.QuantizedLinearConvolutionAddDesc], **tensors: Unpack[QuantizedLinearConvolutionAddTensors]
+) -> Binding: ...
+
+@overload
 def bind(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Binding: ...
 
 @overload
@@ -378,6 +424,11 @@ def initialize(
 @overload
 def initialize(
     self: CompiledOperator[operators.QuantizedLinearAveragePoolingDesc], **tensors: Unpack[QuantizedLinearAveragePoolingInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.QuantizedLinearConvolutionAddDesc], **tensors: Unpack[QuantizedLinearConvolutionAddInputs]
 ) -> Submission: ...
 
 @overload

@@ -9,8 +9,8 @@ from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.library import check, vk
 from dmlvk.vulkan.monitor import Monitor
 
-# The storage buffers of the kernel with the most: quantized_linear_convolution/matrix, for one.
-LARGEST_BUFFER_COUNT = 11
+# The storage buffers of the kernel with the most: quantized_linear_convolution_add/matrix, for one.
+LARGEST_BUFFER_COUNT = 13
 FIRST_POOL_SETS = 64
 LARGEST_POOL_SETS = 4096
 STORAGE_BUFFER = 7  # VK_DESCRIPTOR_TYPE_STORAGE_BUFFER

@@ -4,14 +4,20 @@
 //     void prepare(): what a workgroup or an invocation does first. It may wait for the workgroup, so all invocations call
 //         it, after they have started to load their units: memory is far;
 //     uint combine(uint first, uint second, uvec4 third): four elements of the output in a word, from those of the two
-//         tensors and from the offsets of the third tensor for each of them.
+//         tensors and from the offsets of the third tensor for each of them;
+//     if that has a quicker form which is not always right: IS_QUICK, whether it is, and `combine_quickly`.
+
+#ifndef IS_QUICK
+#define IS_QUICK true
+#define combine_quickly combine
+#endif
 
 uvec4 unit_inside_row(Unit unit, uvec4 first, uvec4 second) {
     uint stride = THIRD_STEP == 0 ? 0 : push.strides[0].w;
     uvec4 third = unit.offsets.w + uvec4(0, 1, 2, 3) * stride;
     uvec4 value;
     [[unroll]] for (uint word = 0; word < 4; ++word) {
-        value[word] = combine(first[word], second[word], third);
+        value[word] = combine_quickly(first[word], second[word], third);
         third += 4 * stride;
     }
     return value;
@@ -54,5 +60,5 @@ void main() {
     }
     prepare();
     if (is_found)
-        store_unit(unit, is_inside ? unit_inside_row(unit, first, second) : unit_across_rows(unit));
+        store_unit(unit, is_inside && IS_QUICK ? unit_inside_row(unit, first, second) : unit_across_rows(unit));
 }

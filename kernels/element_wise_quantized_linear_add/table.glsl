@@ -1,5 +1,5 @@
-// ELEMENT_WISE_QUANTIZED_LINEAR_ADD, preparation: the output for each of the 65,536 pairs of bytes, and what sum.comp
-// needs for an estimate.
+// ELEMENT_WISE_QUANTIZED_LINEAR_ADD, preparation: the output for each of the 65,536 pairs of bytes, and the factors of
+// sums in floats.
 //
 // Maths, f32() and fma() being one rounding to binary32, nearest even, denormals kept:
 //     ra = f32(sa / sy), rb = f32(sb / sy), k = f32(zy - fma(ra, za, f32(rb * zb)))
@@ -10,14 +10,8 @@
 //
 // Loops: an invocation computes four neighbouring bytes of the table, in integers, which are exact on every device.
 //
-// Layout: 16 bytes come first: ra, rb and k as floats, and how far from the nearest integer an estimate may lie and be
-// certain. Byte 256 a + b of what follows is the output for the bytes a and b, by their bits.
-//
-// The bound. sum.comp computes v' = a ra + (b rb + k) in floats, of which Vulkan only says that each operation is rounded
-// correctly in some direction, by at most 2^-23 of its result. No sum passes M = 255 (|ra| + |rb|) + |k|, so that the two
-// products, the inner and the outer sum are off by at most 3 M 2^-23 together. v itself is rounded twice to nearest, by
-// at most M 2^-23. So |v' - v| <= M 2^-21, and 2^-20 more is for numbers below 2^-126, which may be flushed. It does not
-// matter whether a compiler fuses or reorders the operations.
+// Layout: 16 bytes come first: ra, rb and k as floats, and 1, in place of which check.comp writes 0 if sums in floats may
+// not be used. Byte 256 a + b of what follows is the output for the bytes a and b, by their bits.
 //
 // Preconditions: scales may have any bits. The kernel defines `parameter`: the bits of the scales of A, B and the output
 // (0 to 2), and their zero points (3 to 5) in the low byte; and the push constants present, unsigned_types and
@@ -110,7 +104,7 @@ uint saturated(Binary32 value) {
     return uint(value.exponent >= 31 ? least : clamp(nearest_even(value), least, least + 255)) & 0xFF;
 }
 
-// The float of a factor. Those below 2^-126 count as 0 in an estimate.
+// The float of a factor. Those below 2^-126 count as 0 in a sum of floats, and those that are not finite.
 float factor(Binary32 value) {
     return value.exponent < -126 || value.exponent > 127 ? 0.0 : uintBitsToFloat(bits_of(value));
 }
@@ -134,13 +128,7 @@ void main() {
     }
     table_words[4 * (push.table_start + 1) + index] = word;
 
-    if (index == 0) {
-        float certain = -1.0;
-        if (max(ra.exponent, rb.exponent) < 9 && k.exponent < 17) {
-            float most = 255.0 * (abs(factor(ra)) + abs(factor(rb))) + abs(factor(k));
-            certain = 0.5 - (most / 2097152.0 + 1.0 / 1048576.0);
-        }
-        table_vectors[push.table_start] = uvec4(floatBitsToUint(factor(ra)), floatBitsToUint(factor(rb)),
-            floatBitsToUint(factor(k)), floatBitsToUint(certain));
-    }
+    if (index == 0)
+        table_vectors[push.table_start] = uvec4(
+            floatBitsToUint(factor(ra)), floatBitsToUint(factor(rb)), floatBitsToUint(factor(k)), floatBitsToUint(1.0));
 }

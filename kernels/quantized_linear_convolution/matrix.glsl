@@ -166,6 +166,10 @@ layout(push_constant) uniform PushConstants {
     uint run_reciprocal;
     uint reciprocal_shifts;  // of rows, columns and runs, five bits each
 #endif
+#ifdef WITH_SUM
+    uint addend_start;  // bytes
+    uint sum_table_start;  // vectors
+#endif
 } push;
 
 #ifdef CONSTANT_SIZES
@@ -197,6 +201,10 @@ uint quotient(uint n, uint constant, uint reciprocal, uint shift) {
 #include "parameter_sources.glsl"
 #include "float32.glsl"
 #include "prepared_channel.glsl"
+// Kernels of QUANTIZED_LINEAR_CONVOLUTION_ADD define WITH_SUM, and FIRST_SUM_CONSTANT.
+#ifdef WITH_SUM
+#include "quantized_linear_convolution_add/sum.glsl"
+#endif
 
 #ifdef SPLIT_K
 // Every subgroup has the whole tile, and fetches its own part of K.

@@ -30,12 +30,42 @@ uint channels_at(uint step) {
 
 #include "matrix_steps.glsl"
 
-// Stores a strip, whose lines are bytes: a pixel's channels or a channel's pixels.
+// Bytes of a store, and the stores of an invocation for a strip.
+const uint UNIT = STORE_UNIT;
+const uint UNITS = 16 * STRIP_VECTORS / UNIT;  // of a line
+const uint STORES = (STRIP_LINES * UNITS + LANES - 1) / LANES;
+
+// The address of an invocation's n-th unit of a strip, whose lines are bytes: a pixel's channels or a channel's pixels.
+// Neighbouring invocations have neighbouring units, so that single bytes go to few sectors of memory. False if the unit
+// is not to be stored.
+bool has_unit(uint n, uint first_pixel, uint line_place, uint byte_place, out uint address) {
+    uint i = gl_SubgroupInvocationID + n * LANES;
+    uint line = i / UNITS;
+    uint start = (i - line * UNITS) * UNIT;
+    uint pixel = STORE_CHANNELS != 0 ? line_place + line : byte_place + start;
+    uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
+    address = destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
+    return first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels;
+}
+
+#ifdef WITH_SUM
+#include "quantized_linear_convolution_add/strips.glsl"
+#else
+#define VECTOR_WITH_ADDENDS(vector, address, n) vector
+#define WITH_ADDENDS(word, address, in_floats) word
+#define BYTE_WITH_ADDEND(byte, address, in_floats) byte
+#define USE_ADDENDS_OF(strip)
+#endif
+
+// Whether outputs are finished one by one, in a loop.
+#ifdef WITH_SUM
+#define TAKES_BYTES (takes_integers || !takes_floats())
+#else
+#define TAKES_BYTES takes_integers
+#endif
+
+// Stores a strip.
 void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
-    // Neighbouring invocations store neighbouring units. So single bytes go to few sectors of memory.
-    const uint SIZE = STORE_UNIT;
-    const uint UNITS = 16 * STRIP_VECTORS / SIZE;
-    const uint STORES = (STRIP_LINES * UNITS + LANES - 1) / LANES;
     const uint TOGETHER = STORES < 4 ? STORES : 4;
     subgroupBarrier();
     // The loop is counted by constants: with NVIDIA's compiler, a loop that begins at the invocation's number is three
@@ -46,18 +76,17 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
             if (STRIP_LINES * UNITS % LANES != 0 && i >= STRIP_LINES * UNITS)
                 break;
             uint line = i / UNITS;
-            uint start = (i - line * UNITS) * SIZE;
-            uint pixel = STORE_CHANNELS != 0 ? line_place + line : byte_place + start;
-            uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
+            uint start = (i - line * UNITS) * UNIT;
             uint vector = strip + line * STRIP_ROW + start / 16;
-            if (first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels) {
-                uint address = destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
+            uint address;
+            if (has_unit(first + n, first_pixel, line_place, byte_place, address)) {
                 if (STORE_UNIT == 16)
-                    output_vectors[address / 16] = tile[vector];
+                    output_vectors[address / 16] = VECTOR_WITH_ADDENDS(tile[vector], address, n);
                 else if (STORE_UNIT == 4)
-                    output_words[address / 4] = tile[vector][start / 4 % 4];
+                    output_words[address / 4] = WITH_ADDENDS(tile[vector][start / 4 % 4], address, true);
                 else
-                    output_bytes[address] = uint8_t(tile[vector][start / 4 % 4] >> (8 * (start % 4)));
+                    output_bytes[address] =
+                        uint8_t(BYTE_WITH_ADDEND(tile[vector][start / 4 % 4] >> (8 * (start % 4)), address, true));
             }
         }
     }
@@ -125,7 +154,7 @@ void make_tile(uint first_pixel, bool is_first) {
 #endif
 
     uint strip = gl_SubgroupID * STRIP;
-    if (takes_integers) {
+    if (TAKES_BYTES) {
         [[dont_unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n) {
             // Matrices cannot be indexed at run time.
             SUMS chosen = sums[0];
@@ -143,8 +172,8 @@ void make_tile(uint first_pixel, bool is_first) {
                     int products = int(tile[strip + i / 4][i % 4]) - constants[channel_position];
                     uint value = exact_byte(products, input_sums[pixel_position], group_channel + channel,
                         int(filter_words[filter_sums + channel - first_channel]), multipliers[channel_position]);
-                    output_bytes[destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c)] =
-                        uint8_t(value);
+                    uint address = destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
+                    output_bytes[address] = uint8_t(BYTE_WITH_ADDEND(value, address, false));
                 }
             }
             subgroupBarrier();
@@ -166,8 +195,13 @@ void make_tile(uint first_pixel, bool is_first) {
     }
 
     Range range = range_of(zero_point_of_output);
+#ifdef WITH_SUM
+    const bool whole = false;
+    fetch_addends(first_pixel);
+#else
     bool whole = STORE_MATRICES != 0 && first_pixel + TILE_PIXELS <= push.pixels && first_channel >= push.first_channel
         && first_channel + TILE_CHANNELS <= push.channels;
+#endif
     if (STORE_CHANNELS != 0) {
         [[unroll]] for (uint j = 0; j < MATRIX_COLUMNS; j += 4) {
             FLOATS factors[4];
@@ -191,6 +225,7 @@ void make_tile(uint first_pixel, bool is_first) {
                         SIZE(OUTPUT_STRIDE_W, output_stride_w) / 4, PIXEL_LINES);
                 } else {
                     coopMatStore(words, tile, strip, STRIP_ROW, PIXEL_LINES);
+                    USE_ADDENDS_OF(j / 4 * MATRIX_ROWS + i)
                     store_strip(strip, first_pixel, pixel, channel);
                 }
             }
@@ -218,6 +253,7 @@ void make_tile(uint first_pixel, bool is_first) {
                         SIZE(OUTPUT_STRIDE_C, output_stride_c) / 4, CHANNEL_LINES);
                 } else {
                     coopMatStore(words, tile, strip, STRIP_ROW, CHANNEL_LINES);
+                    USE_ADDENDS_OF(j * (MATRIX_ROWS / 4) + i / 4)
                     store_strip(strip, first_pixel, channel, pixel);
                 }
             }

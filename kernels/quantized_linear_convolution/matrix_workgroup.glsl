@@ -58,6 +58,9 @@ bool has_channel(uint round) {
 
 // Loads what was worked out before of the tile's channels, together with the first operands.
 void fetch_channels() {
+#ifdef WITH_SUM
+    fetch_sum_record();
+#endif
     if (PREPARED == 0)
         return;
     [[unroll]] for (uint round = 0; round < CHANNEL_ROUNDS; ++round) {
@@ -90,6 +93,9 @@ void work_out_channel(uint i) {
 // integer operations a channel. The loads of the first operands are under way meanwhile. A barrier has to follow before
 // any invocation reads the results.
 void begin_channels() {
+#ifdef WITH_SUM
+    begin_sum_record();
+#endif
     if (PREPARED == 0) {
         if (gl_LocalInvocationID.x == 0) {
             has_filter_zero_point.x = 0;

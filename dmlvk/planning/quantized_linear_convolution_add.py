@@ -1,0 +1,220 @@
+"""QUANTIZED_LINEAR_CONVOLUTION_ADD: the sum is the last step of the convolution's kernel, where that has one with a sum.
+
+The paths are those of the convolution. A path whose kernel has no such form, or an addend that does not lie as the
+output does, or a device with few storage buffers: the convolution's output goes to scratch memory, and a kernel of
+ELEMENT_WISE_QUANTIZED_LINEAR_ADD adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.planning import element_wise_quantized_linear_add as addition
+from dmlvk.planning.builder import Arena, Builder
+from dmlvk.planning.kernel_interface import KernelInterface, has_kernel, kernel_interface
+from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan, Window
+from dmlvk.planning.quantized_linear_convolution import PATHS as PATHS
+from dmlvk.planning.quantized_linear_convolution import plan as plan_convolution
+
+if TYPE_CHECKING:
+    from dmlvk.operators import QuantizedLinearConvolutionAddDesc
+
+FOLDER = "quantized_linear_convolution"
+FOLDER_WITH_SUM = "quantized_linear_convolution_add"
+OUTPUT, ADDEND = "output_tensor", "addend_tensor"
+BLOCK_SIZE = addition.BLOCK_SIZE
+# As kernels/quantized_linear_convolution_add/sum.glsl has it.
+ADDEND_BINDING = 11
+
+Stages = tuple[tuple[Dispatch, ...], ...]
+
+
+def plan(
+    desc: QuantizedLinearConvolutionAddDesc,
+    profile: DeviceProfile,
+    *,
+    path: str | None = None,
+    offsets: Mapping[str, int],
+) -> Plan:
+    """Plan a QUANTIZED_LINEAR_CONVOLUTION_ADD.
+
+    Parameters
+    ----------
+    desc : QuantizedLinearConvolutionAddDesc
+    profile : DeviceProfile
+    path : str, optional
+        As for the convolution.
+    offsets : mapping of str to int
+        Bytes from the start of its memory to a tensor's own start, by field.
+    """
+    # If the sum is apart, the convolution's output lies elsewhere.
+    convolved = {field: offset for field, offset in offsets.items() if field != OUTPUT}
+    convolution = plan_convolution(desc.convolution, profile, path=path, offsets=convolved)
+    by_field = {name: offsets[field] for name, field in desc.sum_fields.items() if field in offsets}
+    builder = Builder(
+        profile,
+        by_field,
+        scratch=Arena(SCRATCH, convolution.scratch_size),
+        persistent=Arena(PERSISTENT, convolution.persistent_size),
+    )
+    table = addition.SumTable.of(desc.sum, builder, is_checked=True)
+    stages = _with_sum(desc, profile, convolution.stages, table) if _lies_alike(desc, offsets) else None
+    before = _renamed(table.before_each_run, desc.sum_fields)
+    if stages is None:
+        stages = _apart(desc, profile, convolution.stages, builder, table)
+    return replace(
+        convolution,
+        stages=(*before, *stages),
+        initialization=(*convolution.initialization, *_renamed(table.once, desc.sum_fields)),
+        scratch_size=builder.scratch.size,
+        persistent_size=builder.persistent.size,
+    )
+
+
+def _lies_alike(desc: QuantizedLinearConvolutionAddDesc, offsets: Mapping[str, int]) -> bool:
+    """Whether an element of the addend lies in its tensor where that of the output does, and no segment ends there."""
+    return (
+        desc.addend_tensor.element_strides == desc.output_tensor.element_strides
+        and OUTPUT not in offsets
+        and ADDEND not in offsets
+    )
+
+
+def _renamed(stages: Stages, names: Mapping[str, str]) -> Stages:
+    """Stages whose windows have other names of tensors."""
+    return tuple(
+        tuple(
+            replace(
+                dispatch,
+                windows=tuple(replace(each, tensor=names.get(each.tensor, each.tensor)) for each in dispatch.windows),
+            )
+            for dispatch in stage
+        )
+        for stage in stages
+    )
+
+
+def _with_sum(
+    desc: QuantizedLinearConvolutionAddDesc, profile: DeviceProfile, stages: Stages, table: addition.SumTable
+) -> Stages | None:
+    """A convolution's stages whose kernels add in their last step; None if one of those that store the output cannot."""
+    found: list[tuple[Dispatch, ...]] = []
+    for stage in stages:
+        dispatches = []
+        for dispatch in stage:
+            if any(_is_written(window) for window in dispatch.windows):
+                kernel = dispatch.kernel.replace(FOLDER, FOLDER_WITH_SUM, 1)
+                if not has_kernel(kernel):
+                    return None
+                dispatches.append(_dispatch_with_sum(desc, dispatch, kernel_interface(kernel), table))
+                limits = profile.limits
+                if (
+                    len(dispatches[-1].windows) > limits.max_per_stage_descriptor_storage_buffers
+                    or 4 * len(dispatches[-1].push_constants) > limits.max_push_constants_size
+                ):
+                    return None
+            else:
+                dispatches.append(dispatch)
+        found.append(tuple(dispatches))
+    return tuple(found)
+
+
+def _is_written(window: Window) -> bool:
+    return window.tensor == OUTPUT and window.access is Access.WRITE
+
+
+@cache
+def _names_of_words(kernel: str) -> tuple[str, ...]:
+    """The push constant that each word belongs to. The kernels of convolutions have no arrays of them."""
+    interface = kernel_interface(kernel)
+    return tuple(sorted(interface.push_constants, key=lambda name: interface.push_constants[name][0]))
+
+
+def _dispatch_with_sum(
+    desc: QuantizedLinearConvolutionAddDesc,
+    dispatch: Dispatch,
+    interface: KernelInterface,
+    table: addition.SumTable,
+) -> Dispatch:
+    """The dispatch of the kernel with a sum in place of that of a convolution's kernel.
+
+    It has two more bindings: the addend, through the window of the output, and the table.
+    """
+    names = _names_of_words(dispatch.kernel)
+    output = next(window for window in dispatch.windows if _is_written(window))
+    pushed = dict(zip(names, dispatch.push_constants, strict=True))
+    pushed |= {"addend_start": pushed[names[output.base_word]], "sum_table_start": 0}
+    constants = dict(zip(kernel_interface(dispatch.kernel).specialization_constants, dispatch.specialization, strict=True))
+    constants |= {
+        "SUM_UNSIGNED_TYPES": addition.unsigned_types(desc.sum),
+        "ADDEND_COMES_FIRST": int(desc.addend_comes_first),
+    }
+    windows = [replace(window, base_word=interface.word_of(names[window.base_word])) for window in dispatch.windows]
+    # A convolution whose K is not shared leaves the last binding before these out.
+    unread = replace(windows[0], base_word=interface.word_of("part_sums_start"))
+    windows += [unread] * (ADDEND_BINDING - len(windows))
+    windows += [
+        Window(ADDEND, output.offset, output.size, Access.READ, interface.word_of("addend_start"), output.base_unit),
+        Window(
+            table.view.tensor,
+            table.view.start,
+            addition.TABLE_SIZE,
+            Access.READ,
+            interface.word_of("sum_table_start"),
+            BLOCK_SIZE,
+        ),
+    ]
+    return replace(
+        dispatch,
+        kernel=interface.kernel,
+        specialization=interface.specialization(constants),
+        push_constants=interface.push_constant_words(pushed),
+        windows=tuple(windows),
+        bytes_moved=dispatch.bytes_moved + output.size,
+    )
+
+
+def _apart(
+    desc: QuantizedLinearConvolutionAddDesc,
+    profile: DeviceProfile,
+    stages: Stages,
+    builder: Builder,
+    table: addition.SumTable,
+) -> Stages:
+    """A convolution's stages, with its output in scratch memory, and one that adds."""
+    size, segment = desc.output_tensor.total_size_in_bytes, profile.segment_size
+    if builder.scratch.size % segment + size > segment:
+        # As planned, the output's first byte is the first of a segment.
+        builder.scratch.allocate(-builder.scratch.size % segment)
+    start = builder.scratch.allocate(size)
+    convolved = tuple(
+        tuple(
+            replace(
+                dispatch,
+                windows=tuple(
+                    replace(window, tensor=SCRATCH, offset=start + window.offset) if _is_written(window) else window
+                    for window in dispatch.windows
+                ),
+            )
+            for dispatch in stage
+        )
+        for stage in stages
+    )
+    sums = addition.sums(desc.sum, profile, table, builder.offsets, in_floats=addition.has_floats(profile))
+    field = "b_tensor" if desc.addend_comes_first else "a_tensor"
+    names = {name: other for name, other in desc.sum_fields.items() if name != field}
+    summed = tuple(
+        replace(
+            dispatch,
+            windows=tuple(
+                replace(window, tensor=SCRATCH, offset=start + window.offset) if window.tensor == field else window
+                for window in dispatch.windows
+            ),
+        )
+        for dispatch in sums
+    )
+    return (*convolved, *_renamed((summed,), names))

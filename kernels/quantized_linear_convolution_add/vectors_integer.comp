@@ -1,0 +1,15 @@
+#version 450
+
+// QUANTIZED_LINEAR_CONVOLUTION_ADD: quantized_linear_convolution/vectors_integer.comp, whose last step adds a tensor to the output.
+//
+// Maths, loops, layout, preconditions and compiler bugs avoided: quantized_linear_convolution/vectors_integer.comp, and sum.glsl for the
+// sum. The addend has the strides of the output.
+
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_memory_scope_semantics : require
+#pragma use_vulkan_memory_model
+
+#define WITH_SUM
+#define FIRST_SUM_CONSTANT 59
+#include "quantized_linear_convolution/vectors.glsl"
