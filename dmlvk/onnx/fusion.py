@@ -72,9 +72,7 @@ def _with_sum(convolution: Operation, addition: Operation, letter: str) -> Opera
     def joined(own: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         return {**own, **{names[field]: value for field, value in more.items() if field in names}}
 
-    return Operation(
-        desc, joined(convolution.places, addition.places), joined(convolution.owned, addition.owned)
-    )
+    return Operation(desc, joined(convolution.places, addition.places), joined(convolution.owned, addition.owned))
 
 
 def _are_equal(first: Operation, field: str, second: Operation, other: str) -> bool:

@@ -360,7 +360,7 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         return tensor.element_strides[min(1, tensor.rank - 1)]
 
     @property
-    def minimum_feature_level(self) -> FeatureLevel:
+    def minimum_feature_level(self) -> FeatureLevel | None:
         """2.1 if all tensors have rank 4; 5.2 for a filter scale of rank 1 or 2; 4.0 for other ranks."""
         if self.filter_scale_tensor.rank < 3:
             return FeatureLevel.FEATURE_LEVEL_5_2

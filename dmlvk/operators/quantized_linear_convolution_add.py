@@ -97,7 +97,9 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
     def sum_fields(self) -> dict[str, str]:
         """The fields of `sum`, each with the field here that it is."""
         first, second = (ADDENDS, CONVOLVED) if self.addend_comes_first else (CONVOLVED, ADDENDS)
-        operands = {f"{letter}_{name}": field for letter, of in (("a", first), ("b", second)) for name, field in of.items()}
+        operands = {
+            f"{letter}_{name}": field for letter, of in (("a", first), ("b", second)) for name, field in of.items()
+        }
         return {name: field for name, field in {**operands, **SUM}.items() if getattr(self, field) is not None}
 
     @cached_property
@@ -107,7 +109,8 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
         tensors = {name: getattr(self, field) for name, field in self.sum_fields.items()}
         return ElementWiseQuantizedLinearAddDesc(
             **{
-                name: tensor if name in ("a_tensor", "b_tensor", "output_tensor")
+                name: tensor
+                if name in ("a_tensor", "b_tensor", "output_tensor")
                 else TensorDesc(tensor.data_type, one, flags=tensor.flags)
                 for name, tensor in tensors.items()
             }

@@ -132,7 +132,9 @@ def sums(
         replace(
             dispatch,
             windows=tuple(
-                replace(window, offset=window.offset + table.view.start) if window.tensor == table.view.tensor else window
+                replace(window, offset=window.offset + table.view.start)
+                if window.tensor == table.view.tensor
+                else window
                 for window in dispatch.windows
             ),
         )

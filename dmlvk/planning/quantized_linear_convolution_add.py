@@ -1,4 +1,4 @@
-"""QUANTIZED_LINEAR_CONVOLUTION_ADD: the sum is the last step of the convolution's kernel, where that has one with a sum.
+"""QUANTIZED_LINEAR_CONVOLUTION_ADD: the sum is the last step of the convolution's kernel, if that has a form with one.
 
 The paths are those of the convolution. A path whose kernel has no such form, or an addend that does not lie as the
 output does, or a device with few storage buffers: the convolution's output goes to scratch memory, and a kernel of
@@ -101,7 +101,7 @@ def _renamed(stages: Stages, names: Mapping[str, str]) -> Stages:
 def _with_sum(
     desc: QuantizedLinearConvolutionAddDesc, profile: DeviceProfile, stages: Stages, table: addition.SumTable
 ) -> Stages | None:
-    """A convolution's stages whose kernels add in their last step; None if one of those that store the output cannot."""
+    """A convolution's stages whose kernels add in their last step; None if a kernel that stores the output cannot."""
     found: list[tuple[Dispatch, ...]] = []
     for stage in stages:
         dispatches = []
@@ -148,7 +148,9 @@ def _dispatch_with_sum(
     output = next(window for window in dispatch.windows if _is_written(window))
     pushed = dict(zip(names, dispatch.push_constants, strict=True))
     pushed |= {"addend_start": pushed[names[output.base_word]], "sum_table_start": 0}
-    constants = dict(zip(kernel_interface(dispatch.kernel).specialization_constants, dispatch.specialization, strict=True))
+    constants = dict(
+        zip(kernel_interface(dispatch.kernel).specialization_constants, dispatch.specialization, strict=True)
+    )
     constants |= {
         "SUM_UNSIGNED_TYPES": addition.unsigned_types(desc.sum),
         "ADDEND_COMES_FIRST": int(desc.addend_comes_first),

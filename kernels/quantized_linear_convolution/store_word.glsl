@@ -9,8 +9,7 @@ bool is_stored(uint channel) {
 #include "store.glsl"
 
 #ifdef WITH_SUM
-#define STORE_FOUR(word, address, valid)                                                                               \
-    store_four(with_addends_at(word, address, valid, !is_exact), address, valid)
+#define STORE_FOUR(word, address, valid) store_four(with_addends_at(word, address, valid, !is_exact), address, valid)
 #else
 #define STORE_FOUR(word, address, valid) store_four(word, address, valid)
 #define WITH_ADDENDS(word, address, in_floats) word

@@ -43,5 +43,4 @@ uvec4 added_vector(uvec4 vector, uvec4 addends) {
     added_vector(vector, FETCHES_ADDENDS ? strip_addends[n] : addend_vectors[addend_address(address) / 16])
 
 // A single byte.
-#define BYTE_WITH_ADDEND(byte, address, in_floats)                                                                     \
-    added(byte, uint(addend_bytes[addend_address(address)]), in_floats)
+#define BYTE_WITH_ADDEND(byte, address, in_floats) added(byte, uint(addend_bytes[addend_address(address)]), in_floats)
