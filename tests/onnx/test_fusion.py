@@ -28,7 +28,7 @@ def parts(order: str = "first", scale: float = 1.0, filters: int = 6) -> Parts:
     feeds = {"x": elements(generator, np.uint8, (2, 4, 5, 7)), "r": elements(generator, np.uint8, (2, filters, 5, 7))}
     operands = [["y", "y_scale_2", "y_zero"], ["r", "r_scale", "r_zero"]]
     first, second = operands if order == "first" else operands[::-1]
-    addition = ("com.microsoft.QLinearAdd", [*first, *second, "z_scale", "r_zero"], ["z"], {})
+    addition: Any = ("com.microsoft.QLinearAdd", [*first, *second, "z_scale", "r_zero"], ["z"], {})
     return [convolution(constants, pads=[1, 1, 1, 1]), addition], feeds, constants
 
 
