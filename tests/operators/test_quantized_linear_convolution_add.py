@@ -42,7 +42,7 @@ def test_an_addend_of_other_sizes_is_refused() -> None:
 
 
 def test_a_bad_convolution_is_refused_as_such() -> None:
-    with pytest.raises(DescriptorError, match="QuantizedLinearConvolutionAddDesc.group_count"):
+    with pytest.raises(DescriptorError, match=r"QuantizedLinearConvolutionAddDesc\.group_count"):
         replace(example(False), group_count=1000)
 
 
