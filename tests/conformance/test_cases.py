@@ -61,6 +61,8 @@ RULES = {
         for scale in ("denormal", "overflowing", "zero", "by_zero", "infinite", "nan")
     ),
     "a sum of quantized tensors that broadcast": ("element_wise_quantized_linear_add:broadcast",),
+    "a sum in the last step of a convolution": ("quantized_linear_convolution_add:last_step",),
+    "a convolution and a sum, in every layout": ("quantized_linear_convolution_add:form",),
     "quantizing, where the result changes": ("element_wise_quantize_linear:thresholds",),
     "dequantizing, scales of every exponent": ("element_wise_dequantize_linear:exponents",),
     "scales and zero points of channels and of elements": (
