@@ -45,7 +45,8 @@ def test_a_pattern_names_a_case(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["slice", "slice1:win", "one_hot:*", "slice1:*:type=s8;*", "slice1:*:types=u8;*", ""]
+    "pattern",
+    ["slice", "slice1:win", "one_hot:*", "slice1:*:type=s8;*", "slice1:*:types=u8;*", "slice1:*:type=u8;path=x;*", ""],
 )
 def test_a_pattern_does_not_name_another(pattern: str) -> None:
     assert not matches(pattern, case("slice1:window:rank=3;type=u8;path=tiles"))

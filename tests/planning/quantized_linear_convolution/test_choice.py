@@ -6,24 +6,29 @@ from dataclasses import replace
 
 import pytest
 
-from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.plan import NO_OFFSETS
 from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Problem, cheapest_tile
 from tests import profiles
+from tests.amount import THOROUGH
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, written_elements
 
 
-@pytest.mark.parametrize("profile", [profiles.load(name) for name in profiles.NAMES], ids=profiles.NAMES)
+@pytest.mark.parametrize("profile", profiles.NAMES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
-def test_the_plan_has_the_least_estimate_and_keeps_to_the_limits(name: str, profile: DeviceProfile) -> None:
-    """Also where a path meets an obstacle only as it is planned."""
-    problem = Problem(DESCRIPTORS[name], profile, NO_OFFSETS)
-    chosen = plan(problem.desc, profile)
-    check_plan(chosen, problem.desc, profile)
+def test_the_plan_has_the_least_estimate_and_keeps_to_the_limits(name: str, profile: str) -> None:
+    """Also where a path meets an obstacle only as it is planned.
+
+    By day a quarter of the devices has its estimates compared for each descriptor, and another for the next descriptor.
+    """
+    problem = Problem(DESCRIPTORS[name], profiles.load(profile), NO_OFFSETS)
+    chosen = plan(problem.desc, problem.profile)
+    check_plan(chosen, problem.desc, problem.profile)
     assert written_elements(chosen, problem.desc) == problem.desc.output_tensor.element_count
+    if not THOROUGH and (list(DESCRIPTORS).index(name) + profiles.NAMES.index(profile)) % 4:
+        return
     found = offers(problem)
     for offer in found:
         assert offer.tile == cheapest_tile(offer.path, problem)
