@@ -51,9 +51,9 @@ SMALL_GPU_THAT_EMULATES = replace(SMALL_GPU, dot_product=SMALL_GPU.integer * EMU
 # How many times as long the slowest device of a kind takes as the rates say, and a device whose rates were measured.
 SLOWEST = {
     DeviceType.CPU: 2.0,
-    DeviceType.INTEGRATED_GPU: 32.0,
-    DeviceType.DISCRETE_GPU: 64.0,
-    DeviceType.VIRTUAL_GPU: 32.0,
+    DeviceType.INTEGRATED_GPU: 48.0,
+    DeviceType.DISCRETE_GPU: 96.0,
+    DeviceType.VIRTUAL_GPU: 48.0,
     DeviceType.OTHER: 1000.0,
 }
 SLOWEST_MEASURED = 8.0

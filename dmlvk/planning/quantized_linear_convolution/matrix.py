@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.builder import View
 from dmlvk.planning.device_rates import longest, rates_of
 from dmlvk.planning.plan import Dispatch, Plan
@@ -180,12 +181,18 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     cutter = MatrixCutter
     packs_input = True
     takes_turns = True
+    # With few registers a subgroup has half as many outputs, so it loads twice as many operands for each product.
+    loads_of_few_registers: ClassVar[int] = 2
 
     def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
         return None
 
     def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
         return matrix_shape(problem.profile, geometry, name, has_parameters=problem.has_owned_constants)
+
+    def kernel_seconds(self, problem: Problem, tile: MatrixShape) -> float:
+        loads = self.loads_of_few_registers if device_traits.has_few_registers(problem.profile) else 1
+        return loads * super().kernel_seconds(problem, tile)
 
     def tile_names(self, problem: Problem) -> Iterable[str]:
         return (tile.name for tile in seeds(problem.profile, packs_channels(problem.geometry)))

@@ -172,8 +172,8 @@ class PackedProductPath(Path[Shape]):
         operations = float(OPERATIONS_OF_WORD * words * outputs)
         if geometry.filter_sizes[1] == 1 and problem.geometry.group_count > 1:
             operations *= SINGLE_CHANNELS
-        # CPU drivers have kernels of their own. On a GPU, the load of each word is waited for.
-        share = 1 if problem.profile.device_type is DeviceType.CPU else EFFICIENCY
+        # CPU drivers have kernels of their own. On a GPU, half of the instructions take bytes out of words.
+        share = 1 if problem.profile.device_type is DeviceType.CPU else EFFICIENCY / 2
         waits = FIRST_WAITS + words
         return rates.seconds(1, waits, operations / (share * getattr(rates, self.unit)) + outputs / rates.last_step)
 

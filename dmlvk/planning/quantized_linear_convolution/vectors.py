@@ -50,6 +50,7 @@ class VectorsPath(MatrixPath):
     name = "vectors"
     example_tile = vectors_tiles.EXAMPLE_TILE
     must_answer_first = False
+    loads_of_few_registers = 1
     cutter = VectorsCutter
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
