@@ -65,6 +65,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("device", DEVICE_NAMES if has_every else DEVICE_NAMES[:1], indirect=True, scope="session")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out by day what is marked `nightly`."""
+    if THOROUGH or config.getoption("--every-driver"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Without the validation layer, end at once with one message: each test that opens a device would fail of it."""
     if not vk.validates or hasattr(session.config, "workerinput"):

@@ -84,6 +84,7 @@ def records(path: Path) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, path.read_text().splitlines()) if record["kind"] == "result"]
 
 
+@pytest.mark.nightly
 def test_lost_workers_and_an_interruption(
     client: Client, cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def pids(client: Client) -> dict[str, int]:
     return dict(client.run(os.getpid))
 
 
+@pytest.mark.nightly
 def test_two_hundred_batches_with_each_checked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the network of digits, each batch ran on both devices; it was sent to each worker once, for both maps."""
     pictures = digits.ink(digits.unseen_pictures()[0])
@@ -82,6 +83,7 @@ def test_a_session_stands_for_its_model(client: Client) -> None:
         require_all(map_batches(client, session, given, ["y"]), given)
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_in_the_middle(client: Client) -> None:
     """Nothing is lost, and nothing comes twice. The worker that takes its place has its device."""
     given = batches(200)
@@ -478,6 +480,7 @@ async def drop_idle_models(dask_worker: Any) -> int:
     return len(dask_worker.plugins["dmlvk"].holding._models)
 
 
+@pytest.mark.nightly
 def test_a_lost_device_is_opened_again_and_a_lost_model_is_sent_again(client: Client) -> None:
     given = batches(60)
     assert set(client.run(mark_device).values()) == {False}

@@ -138,6 +138,7 @@ def faults_of_arrays() -> int:
     return min(counts)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's memory")
 def test_a_worker_keeps_the_memory_of_arrays(client: Client) -> None:
     assert max(client.run(faults_of_arrays).values()) < ARRAYS
@@ -157,6 +158,7 @@ files.packaged_bytes = lambda package, name: b"another manifest" if package == "
 """
 
 
+@pytest.mark.nightly
 def test_workers_that_cannot_take_part(client: Client, cluster: LocalCluster, tmp_path: Path) -> None:
     """They are left out with the reason; a map goes on without them. One that is left over waits for its turn."""
     programs = {"no_dmlvk": NO_DMLVK, "version": OTHER_VERSION, "kernels": OTHER_KERNELS}
@@ -257,6 +259,7 @@ def test_a_scheduler_that_is_not_there(address: str, monkeypatch: pytest.MonkeyP
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.nightly
 def test_a_client_that_goes_away(client: Client, cluster: LocalCluster) -> None:
     """Its process is killed in the middle: the scheduler drops its batches, and the devices serve others."""
     command = [sys.executable, "-m", "tests.dask.workers", "map", cluster.scheduler_address]

@@ -14,6 +14,8 @@ import pytest
 
 from tests.documentation.blocks import ROOT
 
+pytestmark = pytest.mark.nightly
+
 # Modules whose __all__ is public.
 PUBLIC = ("dmlvk", "dmlvk.onnx", "dmlvk.dask", "dmlvk.dxdispatch", "dmlvk.cuda")
 # torch is not installed where `make test` runs: its functions have the names of the one-liners.
