@@ -46,6 +46,7 @@ def bench(device: dmlvk.Device, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["bench", *options, *arguments])
 
 
+@pytest.mark.nightly
 def test_first_calls_are_measured_checked_recorded_and_shown(
     device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
