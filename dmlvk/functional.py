@@ -73,8 +73,11 @@ def diagonal_matrix1(
         Sizes of the output. Required without an input; the input's sizes otherwise.
     value : number
         The value to fill with. A NumPy scalar of the output's type keeps its bits.
-    diagonal_fill_begin, diagonal_fill_end : int
-        Elements with begin <= x - y < end are filled. If begin > end, those with x - y < end or x - y >= begin are.
+    diagonal_fill_begin : int
+        The first diagonal of the fill: elements with begin <= x - y < end are filled.
+    diagonal_fill_end : int
+        The diagonal behind the last one. If it is below `diagonal_fill_begin`, elements with x - y < end or
+        x - y >= begin are filled.
     dtype : dtype, optional
         Type of the output: the input's type. Without an input, it defaults to that of ``numpy.asarray(value)``.
     device : Device, DeviceInfo, str or int, optional
@@ -96,6 +99,13 @@ def diagonal_matrix1(
     Notes
     -----
     Source: the page DML_DIAGONAL_MATRIX1_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> dmlvk.diagonal_matrix1(sizes=(3, 4), value=7, diagonal_fill_begin=0, diagonal_fill_end=2, dtype="int8")
+    array([[7, 7, 0, 0],
+           [0, 7, 7, 0],
+           [0, 0, 7, 7]], dtype=int8)
     """
     given = None if dtype is None else as_data_type(dtype)
     operand = output = described = None
@@ -157,6 +167,12 @@ def one_hot(
     Notes
     -----
     Source: the page DML_ONE_HOT_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> dmlvk.one_hot([[2], [0]], np.array([0, 1], np.uint8), output_length=3, axis=1)
+    array([[0, 0, 1],
+           [1, 0, 0]], dtype=uint8)
     """
     index_operand = as_operand("indices", indices)
     index_desc = described_tensor(index_operand)
@@ -194,8 +210,13 @@ def slice1(
     ----------
     input : array_like or Tensor
         Rank 1 to 8.
-    input_window_offsets, input_window_sizes, input_window_strides : sequence of int
-        One element for each dimension. The window must lie inside the input, and strides must not be 0.
+    input_window_offsets : sequence of int
+        Where the window begins, one element for each dimension.
+    input_window_sizes : sequence of int
+        How many elements of the input the window spans, one size for each dimension. It must lie inside the input.
+    input_window_strides : sequence of int
+        How far apart the copied elements of the window are, one for each dimension. A negative stride copies backwards,
+        from the window's end; 0 is refused.
     output_sizes : sequence of int, optional
         Defaults to all elements of the window: 1 + (size - 1) // abs(stride).
     device : Device, DeviceInfo, str or int, optional
@@ -215,6 +236,13 @@ def slice1(
     Notes
     -----
     Source: the page DML_SLICE1_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> matrix = np.arange(8).reshape(2, 4)
+    >>> dmlvk.slice1(matrix, input_window_offsets=(0, 1), input_window_sizes=(2, 3), input_window_strides=(1, -2))
+    array([[3, 1],
+           [7, 5]])
     """
     operand = as_operand("input", input)
     described = described_tensor(operand)
@@ -255,21 +283,36 @@ def quantized_linear_convolution(
 
     Parameters
     ----------
-    input, filter : array_like or Tensor
-        int8 or uint8, {N, C, H, W} and {M, C / group_count, H, W}; or {N, C, W} and {M, C / group_count, W}.
-    input_scale, output_scale : float or array_like or Tensor
-        One number, rounded to float32 unless it is a Tensor.
+    input : array_like or Tensor
+        int8 or uint8, {N, C, H, W} or {N, C, W}.
+    input_scale : float or array_like or Tensor
+        The real step between two integers of the input: one number, rounded to float32 unless it is a Tensor.
+    filter : array_like or Tensor
+        int8 or uint8, {M, C / group_count, H, W} or {M, C / group_count, W}.
     filter_scale : float or array_like or Tensor
-        One number, or one for each output channel: {M} or {1, M, 1, 1}.
-    input_zero_point, filter_zero_point, output_zero_point : int or array_like or Tensor, optional
-        In the same forms as the scales, and in the range of the tensor that each belongs to; default 0.
+        The step of the filter: one number, or one for each output channel, {M} or {1, M, 1, 1}.
+    output_scale : float or array_like or Tensor
+        The step of the output, one number.
+    input_zero_point : int or array_like or Tensor, optional
+        The input element that stands for 0, in the range of the input's type; default 0.
+    filter_zero_point : int or array_like or Tensor, optional
+        The filter element that stands for 0: one number, or one for each output channel; default 0.
     bias : array_like or Tensor, optional
-        In the range of int32; {M} or {1, M, 1, 1}. A Tensor must have the rank of `input`.
+        Added to the sums: in the range of int32, {M} or {1, M, 1, 1}. A Tensor must have the rank of `input`.
+    output_zero_point : int or array_like or Tensor, optional
+        The output element that stands for 0, in the range of the output's type; default 0.
     output_dtype : dtype, optional
         int8 or uint8. Defaults to the type of `output_zero_point` if that is int8 or uint8, else to that of `input`.
-    strides, dilations, start_padding, end_padding : sequence of int
-        (height, width). For rank 3, one element is accepted too.
+    strides : sequence of int
+        How far the window moves for each output element, (height, width). For rank 3, one element is accepted too.
+    dilations : sequence of int
+        How far apart a filter's neighbouring elements are on the input, in the same form.
+    start_padding : sequence of int
+        How many rows and columns of real zeros stand before the input, in the same form.
+    end_padding : sequence of int
+        How many rows and columns of real zeros stand behind the input, in the same form.
     group_count : int
+        Into how many groups the channels fall; an output channel sees the input channels of its group.
     device : Device, DeviceInfo, str or int, optional
         A Device, an element or an index of `dmlvk.devices()`, or part of a device's name. A device that is named is
         opened once and kept. Defaults to the device of the tensors given, else to $DMLVK_DEVICE or the best device.
@@ -289,6 +332,12 @@ def quantized_linear_convolution(
     Notes
     -----
     Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> row = np.array([[[0, 10, 30, 90]]], np.uint8)
+    >>> dmlvk.quantized_linear_convolution(row, 1, np.array([[[-1, 0, 1]]], np.int8), 1, 0.5, output_dtype="uint8")
+    array([[[ 60, 160]]], dtype=uint8)
     """
     filter_operand = as_operand("filter", filter)
     input_operand = as_operand("input", input)
@@ -331,10 +380,14 @@ def max_pooling2(
         Integers, {N, C, H, W} or {N, C, D, H, W}.
     window_size : sequence of int
         One for each spatial dimension, as the other sequences.
-    strides, dilations : sequence of int, optional
-        Distances of the windows, and of a window's elements: 1 by default.
-    start_padding, end_padding : sequence of int, optional
-        0 by default. Padding has no elements: it is never the largest one.
+    strides : sequence of int, optional
+        How far the window moves for each output element: 1 by default.
+    start_padding : sequence of int, optional
+        How many elements of padding stand before the input: 0 by default.
+    end_padding : sequence of int, optional
+        How many elements of padding stand behind the input: 0 by default. It is never the largest element.
+    dilations : sequence of int, optional
+        How far apart a window's neighbouring elements are: 1 by default.
     return_indices : bool, optional
         Whether to return where in the input each output was found, too.
     device : Device, DeviceInfo, str or int, optional
@@ -355,6 +408,12 @@ def max_pooling2(
     Notes
     -----
     Source: the page DML_MAX_POOLING2_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> plane = np.array([[[[1, 5, 2], [7, 0, 3]]]], np.int8)
+    >>> dmlvk.max_pooling2(plane, window_size=(2, 2))
+    array([[[[7, 5]]]], dtype=int8)
     """
     operand = as_operand("input", input)
     described = described_tensor(operand)
@@ -389,18 +448,26 @@ def quantized_linear_average_pooling(
     ----------
     input : array_like or Tensor
         int8 or uint8, {N, C, H, W} or {N, C, D, H, W}.
-    input_scale, output_scale : float or array_like or Tensor
-        One number, or one for each channel; rounded to float32 unless it is a Tensor.
+    input_scale : float or array_like or Tensor
+        The step of the input: one number, or one for each channel; rounded to float32 unless it is a Tensor.
+    output_scale : float or array_like or Tensor
+        The step of the output, in the same form.
     window_size : sequence of int
         One for each spatial dimension, as the other sequences.
-    input_zero_point, output_zero_point : int or array_like or Tensor, optional
-        In the same forms as the scales, and in the range of the tensor that each belongs to; default 0.
+    input_zero_point : int or array_like or Tensor, optional
+        The input element that stands for 0: one number, or one for each channel; default 0.
+    output_zero_point : int or array_like or Tensor, optional
+        The output element that stands for 0, in the same form; default 0.
     output_dtype : dtype, optional
         int8 or uint8. Defaults to the type of `output_zero_point` if that is int8 or uint8, else to that of `input`.
-    strides, dilations : sequence of int, optional
-        Distances of the windows, and of a window's elements: 1 by default.
-    start_padding, end_padding : sequence of int, optional
-        0 by default.
+    strides : sequence of int, optional
+        How far the window moves for each output element: 1 by default.
+    start_padding : sequence of int, optional
+        How many elements of padding stand before the input: 0 by default.
+    end_padding : sequence of int, optional
+        How many elements of padding stand behind the input: 0 by default.
+    dilations : sequence of int, optional
+        How far apart a window's neighbouring elements are: 1 by default.
     include_padding : bool, optional
         Whether padding counts in the means, as real zeros.
     device : Device, DeviceInfo, str or int, optional
@@ -422,6 +489,12 @@ def quantized_linear_average_pooling(
     Notes
     -----
     Source: the page DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> plane = np.array([[[[1, 5, 2], [7, 3, 6]]]], np.int8)
+    >>> dmlvk.quantized_linear_average_pooling(plane, 1, 1, window_size=(2, 2))
+    array([[[[4, 4]]]], dtype=int8)
     """
     name = "quantized_linear_average_pooling"
     operands: dict[str, Operand | None] = {"input_tensor": (operand := as_operand("input", input))}
@@ -496,6 +569,12 @@ def byte_table(
     ------
     DescriptorError
         For sizes, types or an axis that BYTE_TABLE does not accept.
+
+    Examples
+    --------
+    >>> squares = np.minimum(np.arange(256) ** 2, 255).astype(np.uint8)
+    >>> dmlvk.byte_table(np.array([2, 3, 40], np.uint8), squares)
+    array([  4,   9, 255], dtype=uint8)
     """
     operands = {"input_tensor": as_operand("input", input), "table_tensor": as_operand("table", table)}
     if second_input is not None:
@@ -535,13 +614,22 @@ def quantized_linear_add(
 
     Parameters
     ----------
-    a, b : array_like or Tensor
-        int8 or uint8. They broadcast as in NumPy; a Tensor must have the sizes of the result. Exchanged, they may give
-        sums that differ by 1 where these lie between two integers.
-    a_scale, b_scale, output_scale : float or array_like or Tensor
-        One number, rounded to float32 unless it is a Tensor.
-    a_zero_point, b_zero_point, output_zero_point : int or array_like or Tensor, optional
-        One number in the range of the array that it belongs to; default 0.
+    a : array_like or Tensor
+        int8 or uint8. It broadcasts with `b` as in NumPy; a Tensor must have the sizes of the result.
+    a_scale : float or array_like or Tensor
+        The step of `a`: one number, rounded to float32 unless it is a Tensor.
+    b : array_like or Tensor
+        int8 or uint8. With `a` and `b` exchanged, a sum may differ by 1 where it lies between two integers.
+    b_scale : float or array_like or Tensor
+        The step of `b`, one number.
+    output_scale : float or array_like or Tensor
+        The step of the sum, one number.
+    a_zero_point : int or array_like or Tensor, optional
+        The element of `a` that stands for 0: one number in the range of its type; default 0.
+    b_zero_point : int or array_like or Tensor, optional
+        The element of `b` that stands for 0; default 0.
+    output_zero_point : int or array_like or Tensor, optional
+        The output element that stands for 0; default 0.
     output_dtype : dtype, optional
         int8 or uint8. Defaults to the type of `output_zero_point` if that is int8 or uint8, else to that of `a`.
     device : Device, DeviceInfo, str or int, optional
@@ -563,6 +651,11 @@ def quantized_linear_add(
     Notes
     -----
     Source: the page DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> dmlvk.quantized_linear_add(np.int8([10, 100]), 0.5, np.int8([4, 90]), 1, 1)
+    array([  9, 127], dtype=int8)
     """
     function = "quantized_linear_add"
     data = {"a_tensor": as_operand("a", a), "b_tensor": as_operand("b", b)}
@@ -631,6 +724,11 @@ def quantize_linear(
     Notes
     -----
     Source: the page DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> dmlvk.quantize_linear(np.float32([-1, 0, 0.5, 9]), 1 / 64, zero_point=np.uint8(128))
+    array([ 64, 128, 160, 255], dtype=uint8)
     """
     function = "quantize_linear"
     data = as_operand("input", input, np.float32 if is_untyped(input) else None)
@@ -683,6 +781,11 @@ def dequantize_linear(
     Notes
     -----
     Source: the page DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> dmlvk.dequantize_linear(np.uint8([64, 128, 160]), 1 / 64, zero_point=128)
+    array([-1. ,  0. ,  0.5], dtype=float32)
     """
     data = as_operand("input", input)
     operands, fields = _linear("dequantize_linear", data, scale, zero_point, described_tensor(data).data_type, axis)

@@ -42,6 +42,14 @@ def run(desc: OperatorDesc, **arrays: npt.ArrayLike) -> npt.NDArray[Any]:
         If an array is missing or has no tensor, or does not have the sizes and data type of its tensor.
     TypeError
         If `desc` is not a descriptor.
+
+    Examples
+    --------
+    >>> plane = dmlvk.TensorDesc("int8", (2, 2))
+    >>> desc = dmlvk.DiagonalMatrix1Desc(output_tensor=plane, value=1, diagonal_fill_begin=0, diagonal_fill_end=1)
+    >>> dmlvk.reference.run(desc)
+    array([[1, 0],
+           [0, 1]], dtype=int8)
     """
     operator = OPERATORS.get(type(desc))
     if operator is None:
