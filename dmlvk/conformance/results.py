@@ -83,8 +83,8 @@ class Result:
 
     @property
     def column(self) -> str:
-        """The kernel path by which tables count it: "split_k" of "split_k/4"; "any" where none was forced."""
-        return self.path.partition("/")[0] or "any"
+        """The kernel path by which tables count it: "matrix" of "matrix:64x64x64/4"; "any" where none was forced."""
+        return self.path.partition("/")[0].partition(":")[0] or "any"
 
     @property
     def is_good(self) -> bool:

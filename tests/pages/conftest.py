@@ -10,7 +10,10 @@ import pytest
 from tests.pages.browser import Page
 from tools.browser import get_browser
 
-WIDTHS = (320, 400, 500, 760, 761, 900, 901, 1080, 1240, 1241, 1600, 2400)
+WIDTHS = (320, 400, 500, 760, 761, 900, 901, 1000, 1390, 1391, 1400, 2400)
+
+# The names of cases are long words: in narrower windows they break anywhere.
+LEAST_WIDTH_OF_NAMES = 500
 
 # Every element that is seen, and whose text or border ends past the window or past the element that holds it.
 CUT = """
@@ -23,6 +26,24 @@ CUT = """
   const inline = getComputedStyle(element).display === "inline";
   return !inline && element.tagName !== "SELECT" && element.scrollWidth > element.clientWidth + 1;
 }).map((element) => `${element.tagName} ${element.className}: ${element.textContent.slice(0, 60)}`)
+"""
+
+# Every cell of a table in which a word is broken into lines. A name may break behind its signs.
+SQUEEZED = """
+[...document.querySelectorAll("th, td")].filter((cell) => {
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const heading = node.parentElement.closest("thead");
+    if (heading && getComputedStyle(heading).position === "absolute") continue;
+    for (const word of node.textContent.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1) return true;
+    }
+  }
+  return false;
+}).map((cell) => `${cell.tagName} ${cell.className}: ${cell.textContent.slice(0, 60)}`)
 """
 
 # The least contrast of text with its background, and the element that has it.
@@ -77,8 +98,11 @@ def check_widths(browser: Page, path: Path) -> None:
     """Check that nothing is cut at any width, and that all text can be read in light and dark."""
     for width in WIDTHS:
         browser.open(path, width)
+        assert browser.value(CUT) == [], width
         assert browser.value("document.documentElement.scrollWidth") == width, width
         assert browser.value(CUT) == [], width
+        if width >= LEAST_WIDTH_OF_NAMES:
+            assert browser.value(SQUEEZED) == [], width
     for dark in (False, True):
         browser.open(path, 1000, dark=dark)
         is_light = browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(246, 247, 249)"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dmlvk.command_line import main
 from dmlvk.conformance.comparison.findings import Findings, compare, count_text, matrices
 from dmlvk.conformance.comparison.page import write_html
 from dmlvk.conformance.results import Result, Status
 from tests.conformance.comparison.made_results import environment, result, written
 from tests.pages.browser import Page
-from tests.pages.conftest import check_widths
+from tests.pages.conftest import CUT, SQUEEZED, check_widths
 
 LONG = "quantized_linear_convolution:halo:in=u8;filter=s8;out=u8;batch=3;channels=144;filters=70;groups=2;width=15"
 TYPES = ("uint8", "int64", "float32")
@@ -80,6 +82,20 @@ def names(page: Page) -> list[str]:
 
 def test_nothing_is_cut_and_all_can_be_read(browser: Page, path: Path) -> None:
     check_widths(browser, path)
+
+
+def test_all_devices_of_the_project_fit(browser: Page, tmp_path: Path) -> None:
+    """Their cases force tiles, which stand under their path: with a column for each, the page was far too wide."""
+    runs = sorted((Path(__file__).parents[2] / "docs" / "devices").glob("*.jsonl"))
+    done = CliRunner().invoke(main, ["compare", *map(str, runs), "--html", str(tmp_path / "devices.html")])
+    assert done.exit_code == 0, done.output
+    for width in (400, 1000, 1400):
+        browser.open(tmp_path / "devices.html", width)
+        assert browser.value("document.documentElement.scrollWidth") == width
+        assert browser.value(CUT) == [], width
+        assert browser.value(SQUEEZED) == [], width
+    headings = texts(browser, ".matrix thead th")
+    assert "matrix" in headings and not any(sign in heading for heading in headings for sign in ":/")
 
 
 def test_all_cases_can_be_seen(page: Page) -> None:

@@ -64,6 +64,11 @@ function sortedRows(data, rows, key, descending) {
 }
 
 /** For each operator its paths, and for each device and path the number of results of each status. */
+/* The kernel path by which matrices count, without the tile and the shares: "matrix" of "matrix:64x64x64/4". */
+function columnOf(path) {
+  return path.split(/[:/]/)[0] || "any";
+}
+
 function matricesOf(data, rows) {
   const found = new Map();
   for (const { row, cells } of rows) {
@@ -71,7 +76,7 @@ function matricesOf(data, rows) {
     if (!found.has(operator)) found.set(operator, { operator, paths: new Set(), devices: new Map() });
     const matrix = found.get(operator);
     for (const cell of cells) {
-      const path = data.paths[cell[PATH]] || "any";
+      const path = columnOf(data.paths[cell[PATH]]);
       matrix.paths.add(path);
       if (!matrix.devices.has(cell[DEVICE])) matrix.devices.set(cell[DEVICE], new Map());
       const counts = matrix.devices.get(cell[DEVICE]);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from dmlvk._common import files
 from dmlvk._printable import printable
@@ -126,10 +127,16 @@ def shown(value: object) -> object:
     return value if isinstance(value, Markup) or not isinstance(value, str) else printable(value, is_multiline=True)
 
 
+def broken(name: str) -> Markup:
+    """A case's name, which may break into lines behind its signs, not in a word."""
+    return Markup(re.sub(r"(?<=[:;,=/_.])(?=\w)", "<wbr>", str(escape(printable(name)))))
+
+
 def page(run: Run, waivers: WaiverReport, groups: Mapping[str, str] = MappingProxyType({})) -> str:
     """The page of a run."""
     source = files.packaged_text("dmlvk.conformance.reports", "report.html")
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=shown)
+    environment.filters["broken"] = broken
     results = list(run.results.values())
     counts = run.counts()
     return environment.from_string(source).render(
