@@ -177,6 +177,8 @@ class Elements(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "wbr" and not attrs:  # where a name may break into lines
+            return
         self.tags.append((tag, tuple(key for key, _ in attrs)))
         self.texts += [value for _, value in attrs if value]
 
