@@ -21,7 +21,7 @@ from dmlvk.onnx.arguments import input_checks
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
 from dmlvk.onnx.placement import Row
-from dmlvk.onnx.quantizer import checked_samples, prepare
+from dmlvk.onnx.quantizer import checked_samples, prepare, read_own
 from dmlvk.onnx.session import InferenceSession
 from dmlvk.runtime.shared_devices import DeviceName
 
@@ -163,7 +163,7 @@ def quantization_report(
     loaded = load(model)
     graph, place = Graph(loaded), loaded.place
     with tempfile.TemporaryDirectory(prefix="dmlvk-report-") as folder:
-        prepared = onnx.load(prepare(model, place, Path(folder)))
+        prepared = read_own(prepare(loaded, Path(folder)))
     names = list(graph.outputs)
     whole = _Floats(prepared, names)
     ratios = {name: _Ratio() for name in names}

@@ -14,11 +14,12 @@ import numpy as np
 import onnx
 from onnx import version_converter
 
+from dmlvk._common import files
 from dmlvk._common.arguments import named_arguments
 from dmlvk.onnx.arguments import as_feeds, checked_feeds, input_checks
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph
-from dmlvk.onnx.model_file import load
+from dmlvk.onnx.model_file import LoadedModel, load
 
 if TYPE_CHECKING:
     from dmlvk.onnx.arguments import InputCheck
@@ -118,7 +119,7 @@ def quantize(
     place, checks = loaded.place, input_checks(graph, loaded.place)
     step("preparation")
     with tempfile.TemporaryDirectory(prefix="dmlvk-quantize-") as folder, _quiet(place):
-        prepared = prepare(model, place, Path(folder))
+        prepared = prepare(loaded, Path(folder))
 
         class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
             def __init__(self) -> None:
@@ -141,10 +142,10 @@ def quantize(
             weight_type=quantization.QuantType.QInt8,
             calibrate_method=quantization.CalibrationMethod[CALIBRATIONS[calibration]],
         )
-        return onnx.load(target)
+        return read_own(target)
 
 
-def prepare(model: str | os.PathLike[str] | bytes | onnx.ModelProto, place: str, folder: Path) -> Path:
+def prepare(model: LoadedModel, folder: Path) -> Path:
     """The model as the quantizer wants it, as a file in a folder.
 
     Raises
@@ -155,7 +156,7 @@ def prepare(model: str | os.PathLike[str] | bytes | onnx.ModelProto, place: str,
     import onnxruntime
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
-    proto = _whole(model)
+    proto, place = _whole(model), model.place
     operators = {node.op_type for node in proto.graph.node}
     quantized = sorted(name for name in operators if name in OF_QUANTIZED_MODELS or name.startswith("QLinear"))
     if quantized:
@@ -163,8 +164,6 @@ def prepare(model: str | os.PathLike[str] | bytes | onnx.ModelProto, place: str,
     if not operators & PRODUCTS:
         wanted = ", ".join(sorted(PRODUCTS))
         raise ModelError(f"{place} has nothing to quantize: none of {wanted} is among its operators")
-    if proto.ByteSize() > MOST_BYTES:
-        raise ModelError(f"{place} has {proto.ByteSize():,} bytes; the quantizer takes models of at most 2 GiB")
     opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), LEAST_OPSET)
     if opset < LEAST_OPSET:
         proto = version_converter.convert_version(proto, LEAST_OPSET)
@@ -179,10 +178,16 @@ def prepare(model: str | os.PathLike[str] | bytes | onnx.ModelProto, place: str,
         providers=["CPUExecutionProvider"],
         disabled_optimizers=["ConstantSharing"],  # it renames constants
     )
-    prepared = onnx.shape_inference.infer_shapes(onnx.load(optimized))
+    prepared = onnx.shape_inference.infer_shapes(read_own(optimized))
     add_pre_process_metadata(prepared)
-    onnx.save(prepared, folder / "prepared.onnx")
-    return folder / "prepared.onnx"
+    place_of_prepared = folder / "prepared.onnx"
+    files.write_bytes(place_of_prepared, prepared.SerializeToString())
+    return place_of_prepared
+
+
+def read_own(path: Path) -> onnx.ModelProto:
+    """A model in a folder of our own, whose weights are all in it."""
+    return onnx.load_model_from_string(files.read_bytes(path, MOST_BYTES))
 
 
 def checked_samples(
@@ -212,13 +217,25 @@ def checked_samples(
     step("the quantizer")
 
 
-def _whole(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
-    """A model that was loaded before, with all its weights in it."""
-    if isinstance(model, onnx.ModelProto):
-        return model
-    if isinstance(model, (str, os.PathLike)):
-        return onnx.load(model)
-    return onnx.load_model_from_string(bytes(model))
+def _whole(model: LoadedModel) -> onnx.ModelProto:
+    """A model with all its weights in it.
+
+    Raises
+    ------
+    ModelError
+        It is larger than a message of protobuf.
+    """
+    size = model.proto.ByteSize() + sum(array.nbytes for array in model.constants.values())
+    if size > MOST_BYTES:
+        raise ModelError(f"{model.place} has {size:,} bytes; the quantizer takes models of at most 2 GiB")
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    beside = model.constants.keys() - model.replaceable
+    inputs = [value for value in proto.graph.input if value.name not in beside]
+    del proto.graph.input[:]
+    proto.graph.input.extend(inputs)
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in model.constants.items())
+    return proto
 
 
 @contextmanager
