@@ -71,10 +71,10 @@ def variants_of(
 def measured(device: dmlvk.Device, variants: Mapping[str, Sequence[Binding]], rounds: int) -> dict[str, float]:
     """Seconds of each variant, and of the one in order after a large copy."""
     recorded = {
-        name: Recorded(device, tuple(bindings), timestamps=True, times_of_each=False)
+        name: Recorded(device.engine, tuple(bindings), timestamps=True, times_of_each=False)
         for name, bindings in variants.items()
     }
-    flush = Recorded(device, (flush_of(device),), timestamps=False)
+    flush = Recorded(device.engine, (flush_of(device),), timestamps=False)
     if device.profile.device_type is not DeviceType.CPU:
         warm_up(lambda: recorded[ORDERED].submit().wait(), WARM_UP_SECONDS)
     times: dict[str, list[float]] = {name: [] for name in (*recorded, FLUSHED)}

@@ -29,7 +29,7 @@ def obstacle(device: Device) -> str | None:
     device : Device
     """
     try:
-        sharing_of(device)
+        sharing_of(device.engine)
     except DeviceError as error:
         return str(error)
     return None

@@ -293,7 +293,7 @@ def _run(
     *,
     warm: bool = True,
 ) -> tuple[Times, npt.NDArray[np.uint32]]:
-    operator = CompiledOperator.of_plan(device, desc, Plan(path="mark", stages=((dispatch,),)))
+    operator = CompiledOperator.of_plan(device.engine, desc, Plan(path="mark", stages=((dispatch,),)))
     tensors = {name: device.tensor(tensor) for name, tensor in desc.tensors.items()}
     if source is not None:
         tensors["input_tensor"].write(source)

@@ -10,40 +10,38 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from dmlvk.errors import DeviceError, OutOfMemoryError, ReentryError, ValidationError
-from dmlvk.runtime.device_info import index_of
+from dmlvk.runtime.device_info import chosen, index_of
+from dmlvk.runtime.engine import Engine
 from dmlvk.vulkan.instance import ProcessEndError
 from dmlvk.vulkan.locks import RLock
 
-if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
-
 # Compiles what a question needs.
-Preparation: TypeAlias = "Callable[[Device], None]"
+Preparation: TypeAlias = "Callable[[Engine], None]"
 # Runs on the device; returns what was wrong with the answer, or "".
-Question: TypeAlias = "Callable[[Device], str]"
+Question: TypeAlias = "Callable[[Engine], str]"
 # A question is asked again if another one has lost the device: each path has one.
 MOST_DEVICES = 4
 
 
 class AskedDevice:
-    """A Device of the same kind as a user's, and with the same profile, that is opened when it is needed."""
+    """An engine on the same device as a user's, and with the same profile, that is opened when it is needed."""
 
     def __init__(self) -> None:
         self._opening = RLock()
         self._asking = RLock()
         # The thread that takes it out opens the device early.
         self._early = deque([True])
-        self._device: Device | None = None
+        self._device: Engine | None = None
 
     @property
     def is_begun(self) -> bool:
         """Whether some thread has begun to open the device."""
         return not self._early
 
-    def open_early(self, user: Device) -> None:
+    def open_early(self, user: Engine) -> None:
         """Open the device, if this is the first call and no question was asked. Other threads do not wait for it."""
         try:
             self._early.pop()
@@ -56,7 +54,7 @@ class AskedDevice:
         except DeviceError:  # the question will tell
             pass
 
-    def ask(self, user: Device, prepare: Preparation, question: Question) -> str:
+    def ask(self, user: Engine, prepare: Preparation, question: Question) -> str:
         """Ask a question, while no other one runs; returns what was wrong: the device's errors are wrong answers.
 
         Raises
@@ -86,16 +84,16 @@ class AskedDevice:
         is_inside = self._opening._is_owned() or self._asking._is_owned()
         return is_inside or (own is not None and own.vulkan.is_entered)
 
-    def _asked_beside(self, user: Device, prepare: Preparation, question: Question) -> str:
+    def _asked_beside(self, user: Engine, prepare: Preparation, question: Question) -> str:
         beside = AskedDevice()
         try:
             return beside.ask(user, prepare, question)
         finally:
             beside.close()
 
-    def _asked_once(self, user: Device, prepare: Preparation, question: Question) -> str | None:
+    def _asked_once(self, user: Engine, prepare: Preparation, question: Question) -> str | None:
         """What was wrong with the answer; None if another question has lost the device."""
-        own: Device | None = None
+        own: Engine | None = None
         try:
             try:
                 own = self._opened(user)
@@ -110,7 +108,7 @@ class AskedDevice:
             if own is not None and own is not self._device:
                 _close(own)
 
-    def _answer(self, user: Device, own: Device, question: Question) -> str | None:
+    def _answer(self, user: Engine, own: Engine, question: Question) -> str | None:
         """As `_asked_once`, with the lock held under which questions run."""
         if own is not self._device and not user.is_closed:
             return None
@@ -122,13 +120,13 @@ class AskedDevice:
         except DeviceError as error:
             return self._judged(user, own, error, has_run=True)
 
-    def _judged(self, user: Device, own: Device | None, error: DeviceError, *, has_run: bool) -> str | None:
+    def _judged(self, user: Engine, own: Engine | None, error: DeviceError, *, has_run: bool) -> str | None:
         """What an error says of the question: see `_asked_once`. It is raised if it says nothing.
 
         Parameters
         ----------
-        user : Device
-        own : Device or None
+        user : Engine
+        own : Engine or None
             On which it was asked; None if that could not be opened.
         error : DeviceError
         has_run : bool
@@ -150,18 +148,17 @@ class AskedDevice:
             return None
         return " ".join(f"{type(error).__name__}: {error}".split())
 
-    def _opened(self, user: Device) -> Device:
+    def _opened(self, user: Engine) -> Engine:
         with self._opening: return self._open(user)  # noqa: E701  # fmt: skip
 
-    def _open(self, user: Device) -> Device:
+    def _open(self, user: Engine) -> Engine:
         own = self._device
         if own is not None and not own.vulkan.is_lost:
             own.require_open()
             return own
         if own is not None:
             self.close()
-        own = type(user)(index_of(user), profile=user.profile)
-        own.self_test = None
+        own = Engine(chosen(index_of(user)), profile=user.profile)
         self._device = own
         # Noted first: whoever closes the user's Device from now on finds it.
         if user.is_closed:
@@ -169,13 +166,13 @@ class AskedDevice:
             user.require_open()
         return own
 
-    def _forget(self, own: Device | None) -> None:
+    def _forget(self, own: Engine | None) -> None:
         """Let the next question open another device."""
         if own is not None and self._device is own:
             self._device = None
 
 
-def _close(own: Device) -> None:
+def _close(own: Engine) -> None:
     """Close a device, whatever became of its work."""
     try:
         own.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 from weakref import ref
 
 from dmlvk import planning
@@ -14,11 +13,9 @@ from dmlvk.errors import DeviceError, ValidationError
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import GENERAL_PATH, Plan
 from dmlvk.runtime import debug
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.implementation import Implementation
 from dmlvk.vulkan.host_threads import core_count, in_background
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
 
 # A general kernel answers only if the planner estimates less than this for it, in seconds: a driver compiles a special
 # kernel in a third of a second. The rates of GPUs are those of a large one.
@@ -43,13 +40,13 @@ def is_allowed() -> bool:
 
 
 def built(
-    device: Device, desc: OperatorDesc, plan: Plan, path: str | None, *, is_forced: bool, waits: bool
+    engine: Engine, desc: OperatorDesc, plan: Plan, path: str | None, *, is_forced: bool, waits: bool
 ) -> Implementation:
     """An implementation that can run: the plan's own, or a general one until the plan's own is compiled.
 
     Parameters
     ----------
-    device : Device
+    engine : Engine
     desc : OperatorDesc
     plan : Plan
         The plan that was chosen for the descriptor.
@@ -65,49 +62,49 @@ def built(
     DeviceError
         The driver refuses a kernel, or the device is closed.
     """
-    first = None if waits or is_forced or not is_allowed() else _general_plan(device, desc)
-    special = Implementation(device, desc, plan, path, is_forced=is_forced)
+    first = None if waits or is_forced or not is_allowed() else _general_plan(engine, desc)
+    special = Implementation(engine, desc, plan, path, is_forced=is_forced)
     if first is None or special.build_without_compiler():
         special.build()
         return special
-    general = Implementation(device, desc, first, GENERAL_PATH, special=special)
-    debug.note(device, desc, f"path {first.path} answers until path {plan.path} is compiled")
-    _open_early(device, general)
+    general = Implementation(engine, desc, first, GENERAL_PATH, special=special)
+    debug.note(engine, desc, f"path {first.path} answers until path {plan.path} is compiled")
+    _open_early(engine, general)
     reference = ref(general)
     in_background(lambda: _build_special(reference))
     general.build()
     return general
 
 
-def _open_early(device: Device, general: Implementation) -> None:
+def _open_early(engine: Engine, general: Implementation) -> None:
     """In the background: open the Device that known questions are asked on, if the general kernel has to be compiled.
 
     That is the case for the first convolution, which takes a while anyway. Later a submission would wait for the driver
     to open a device.
     """
-    self_test = device.self_test
+    self_test = engine.self_test
     if self_test is None or self_test.has_begun:
         return
-    if general.build_without_compiler() or self_test.has_answered_all(device):
+    if general.build_without_compiler() or self_test.has_answered_all(engine):
         return
-    reference = ref(device)
+    reference = ref(engine)
 
     def work() -> None:
-        device = reference()
-        if device is not None:
-            self_test.open_early(device)
+        engine = reference()
+        if engine is not None:
+            self_test.open_early(engine)
 
     in_background(work)
 
 
-def held_back(device: Device, desc: OperatorDesc, path: str | None = None) -> Implementation:
+def held_back(engine: Engine, desc: OperatorDesc, path: str | None = None) -> Implementation:
     """A general implementation that runs until somebody calls `build_special`: nothing is compiled in the background.
 
     With it the moment of the take-over can be chosen, on any number of cores.
 
     Parameters
     ----------
-    device : Device
+    engine : Engine
     desc : OperatorDesc
     path : str, optional
         The kernel path that takes over; the planner's choice by default.
@@ -119,21 +116,21 @@ def held_back(device: Device, desc: OperatorDesc, path: str | None = None) -> Im
     DeviceError
         The driver refuses a kernel, or the device is closed.
     """
-    special = Implementation(device, desc, device.plan(desc, path), path, is_forced=path is not None)
-    general = Implementation(device, desc, device.plan(desc, GENERAL_PATH), GENERAL_PATH, special=special)
+    special = Implementation(engine, desc, engine.plan(desc, path), path, is_forced=path is not None)
+    general = Implementation(engine, desc, engine.plan(desc, GENERAL_PATH), GENERAL_PATH, special=special)
     general.build()
     return general
 
 
-def _general_plan(device: Device, desc: OperatorDesc) -> Plan | None:
+def _general_plan(engine: Engine, desc: OperatorDesc) -> Plan | None:
     """The plan of an operator's general kernel; None if there is none, or if it would take too long."""
     if GENERAL_PATH not in planning.KERNEL_PATHS[type(desc)]:
         return None
     try:
-        plan = device.plan(desc, GENERAL_PATH)
+        plan = engine.plan(desc, GENERAL_PATH)
     except planning.PathError:
         return None
-    longest = LONGEST_GENERAL_RUN.get(device.profile.device_type, LONGEST_GENERAL_RUN_ON_GPU)
+    longest = LONGEST_GENERAL_RUN.get(engine.profile.device_type, LONGEST_GENERAL_RUN_ON_GPU)
     return plan if plan.predicted_seconds <= longest else None
 
 
@@ -150,28 +147,28 @@ def _build_special(reference: ref[Implementation]) -> None:
         _report_mistake(error, general.desc)
 
 
-def is_ready(device: Device, desc: OperatorDesc, plan: Plan, path: str | None) -> bool:
+def is_ready(engine: Engine, desc: OperatorDesc, plan: Plan, path: str | None) -> bool:
     """Whether an operator's pipelines are there: see `Device.is_ready`."""
-    if not is_allowed() or Implementation(device, desc, plan, path).build_without_compiler():
+    if not is_allowed() or Implementation(engine, desc, plan, path).build_without_compiler():
         return True
-    if desc not in device.compiled_later:
-        device.compiled_later.add(desc)
-        reference = ref(device)
+    if desc not in engine.compiled_later:
+        engine.compiled_later.add(desc)
+        reference = ref(engine)
         in_background(lambda: _compile(reference, desc))
     return False
 
 
-def _compile(reference: ref[Device], desc: OperatorDesc) -> None:
+def _compile(reference: ref[Engine], desc: OperatorDesc) -> None:
     """In a thread of the background: compile an operator, so that `Device.compile` finds it later."""
-    device = reference()
-    if device is None:
+    engine = reference()
+    if engine is None:
         return
     try:
-        device.compile(desc)
+        engine.device.compile(desc)
     except BaseException as error:  # whoever needs the operator hears what the driver says
         _report_mistake(error, desc)
     finally:
-        device.compiled_later.discard(desc)
+        engine.compiled_later.discard(desc)
 
 
 def _report_mistake(error: BaseException, desc: OperatorDesc) -> None:

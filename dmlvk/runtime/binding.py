@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from dmlvk._common.arguments import similar
 from dmlvk.errors import BindingError
 from dmlvk.planning.plan import CLEAN, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
+from dmlvk.runtime.engine import Engine
+from dmlvk.runtime.of_device import OfDevice
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffer
 from dmlvk.vulkan.descriptors import BufferRange
+from dmlvk.vulkan.pipelines import Pipeline
 from dmlvk.vulkan.recorder import PreparedDispatch
 
 # Each binding has a number, and no number is used twice. The device remembers lists of bindings by these numbers.
 _serials = count()
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
-    from dmlvk.runtime.implementation import Implementation, Provisional
 
 
 class MemoryRange(NamedTuple):
@@ -38,7 +37,17 @@ class MemoryRange(NamedTuple):
         return self.memory is other.memory and self.start < other.end and other.start < self.end
 
 
-class Binding(NotCopied):
+class Provisional(Protocol):
+    """How a binding of general kernels is bound once more, when special ones take over."""
+
+    @property
+    def is_final(self) -> bool: ...
+    @property
+    def is_settled(self) -> bool: ...
+    def latest(self) -> Binding | None: ...
+
+
+class Binding(OfDevice, NotCopied):
     """An operator bound to tensors, whose memory it holds. Made by `CompiledOperator.bind`.
 
     `Device.submit` runs it, alone or in a list with others, any number of times; `Device.sequence` records it.
@@ -81,18 +90,20 @@ class Binding(NotCopied):
 
     def __init__(
         self,
-        implementation: Implementation,
+        engine: Engine,
+        operator_name: str,
         plan: Plan,
         stages: tuple[tuple[Dispatch, ...], ...],
         memory: Mapping[str, MemoryRange],
+        pipeline: Callable[[Dispatch], Pipeline],
     ) -> None:
         # The binding does not keep the operator: the operator remembers the bindings of its calls, and must be
         # released when its user drops it.
-        self.device = implementation.device
-        self.operator_name = implementation.desc.operator_name
+        self.engine = engine
+        self.operator_name = operator_name
         self.plan = plan
         self.serial = next(_serials)
-        self._vulkan = implementation.device.vulkan
+        self._vulkan = engine.vulkan
         self.batch: Batch | None = None
         self.secondary: CommandBuffer | None = None
         self.provisional: Provisional | None = None
@@ -115,12 +126,12 @@ class Binding(NotCopied):
         self.dispatches = stages
         self.seconds = tuple(tuple(dispatch.seconds for dispatch in stage) for stage in stages)
         self.stages = tuple(
-            tuple(self._prepare(implementation, dispatch, memory) for dispatch in stage) for stage in stages
+            tuple(self._prepare(pipeline(dispatch), dispatch, memory) for dispatch in stage) for stage in stages
         )
         self.kept: list[object] = [self.stages, self._memory]
 
     def __repr__(self) -> str:
-        return f"<dmlvk.Binding {self.operator_name} ({self.plan.path}) on {self.device.name}>"
+        return f"<dmlvk.Binding {self.operator_name} ({self.plan.path}) on {self.engine.name}>"
 
     @property
     def seconds(self) -> tuple[tuple[float, ...], ...]:
@@ -161,9 +172,7 @@ class Binding(NotCopied):
     def _become(self, other: Binding) -> None:
         self.__dict__.update(other.__dict__)
 
-    def _prepare(
-        self, implementation: Implementation, dispatch: Dispatch, memory: Mapping[str, MemoryRange]
-    ) -> PreparedDispatch:
+    def _prepare(self, pipeline: Pipeline, dispatch: Dispatch, memory: Mapping[str, MemoryRange]) -> PreparedDispatch:
         push_constants = list(dispatch.push_constants)
         ranges = []
         for window in dispatch.windows:
@@ -174,7 +183,7 @@ class Binding(NotCopied):
             ranges.append(buffer_range)
         return PreparedDispatch(
             dispatch.kernel,
-            implementation.pipeline(dispatch),
+            pipeline,
             self._vulkan.descriptors.take(ranges),
             tuple(push_constants),
             dispatch.groups,
@@ -195,7 +204,7 @@ class Binding(NotCopied):
 
 
 def check_tensors(
-    operator: str, fields: Mapping[str, TensorDesc], tensors: Mapping[str, object], device: Device
+    operator: str, fields: Mapping[str, TensorDesc], tensors: Mapping[str, object], engine: Engine
 ) -> dict[str, Tensor]:
     """Check the tensors against the fields of the descriptor.
 
@@ -207,7 +216,7 @@ def check_tensors(
         The tensors that must be bound.
     tensors : mapping of str to object
         The tensors that the caller gave.
-    device : Device
+    engine : Engine
 
     Raises
     ------
@@ -228,8 +237,8 @@ def check_tensors(
             raise BindingError(
                 f"{operator}: {name} is a {type(tensor).__name__}, not a dmlvk.Tensor; device.tensor(array) makes one"
             )
-        if tensor.device is not device:
-            raise BindingError(f"{operator}: {name} is a tensor of {another_device(tensor.device, device)}")
+        if tensor.engine is not engine:
+            raise BindingError(f"{operator}: {name} is a tensor of {another_device(tensor.engine, engine)}")
         if tensor.is_freed:
             raise BindingError(f"{operator}: {name} was freed; bind another tensor")
         if tensor.desc is not expected:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 from weakref import ref
 
 from dmlvk.errors import BindingError
@@ -15,25 +15,24 @@ from dmlvk.runtime.bound_tensors import Described, typed_as
 from dmlvk.runtime.calls import Calls
 from dmlvk.runtime.command_writer import CommandWriter, record_secondary
 from dmlvk.runtime.copying import Pickled
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.exchange import array_of
 from dmlvk.runtime.implementation import Implementation, Initialized
 from dmlvk.runtime.layouts import plain
+from dmlvk.runtime.of_device import OfDevice
 from dmlvk.runtime.submission import Submission, submission_of
+from dmlvk.runtime.submitting import submit, submit_inside
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorFlags
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.recorder import SIMULTANEOUS_USE
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
-
 
 BY_CALL = "a call runs it: operator(input_tensor=..., output_tensor=...)"
 ELSEWHERE = dict.fromkeys(("compute", "dispatch", "execute", "forward", "launch", "run", "submit"), BY_CALL)
 
 
 @with_advice(ELSEWHERE)
-class CompiledOperator(Pickled, Generic[Described]):
+class CompiledOperator(OfDevice, Pickled, Generic[Described]):
     """An operator ready to run. Made by `Device.compile`.
 
     To a type checker it is a `CompiledOperator[Slice1Desc]`, for example, which takes tensors of SLICE1's names.
@@ -51,14 +50,14 @@ class CompiledOperator(Pickled, Generic[Described]):
     in_place_of_a_copy = "compile its descriptor (operator.desc) once more; pickle takes it to another process"
 
     @classmethod
-    def of_plan(cls, device: Device, desc: Described, plan: Plan) -> CompiledOperator[Described]:
+    def of_plan(cls, engine: Engine, desc: Described, plan: Plan) -> CompiledOperator[Described]:
         """An operator that runs a plan which no planner made."""
-        implementation = Implementation(device, desc, plan)
+        implementation = Implementation(engine, desc, plan)
         implementation.build()
         return cls(desc, implementation)
 
     def __init__(self, desc: Described, implementation: Implementation) -> None:
-        self.device = device = implementation.device
+        self.engine = engine = implementation.engine
         self.desc = desc
         fields = desc.tensors
         self._owned_fields = {
@@ -66,8 +65,8 @@ class CompiledOperator(Pickled, Generic[Described]):
         }
         self._bound_fields = {name: tensor for name, tensor in fields.items() if name not in self._owned_fields}
         self._outputs = tuple(name for name in desc.output_fields if name in fields)
-        self._vulkan = device.vulkan
-        self._queue = device.vulkan.queue
+        self._vulkan = engine.vulkan
+        self._queue = engine.vulkan.queue
         self._calls = Calls()
         # By the name of temporary memory.
         self._call_memory: dict[str, ref[Allocation]] = {}
@@ -76,7 +75,7 @@ class CompiledOperator(Pickled, Generic[Described]):
         self._initialized = None if self.has_state else Initialized(implementation, {})
 
     def __repr__(self) -> str:
-        return f"<dmlvk.CompiledOperator {self.desc.operator_name} ({self.plan.path}) on {self.device.name}>"
+        return f"<dmlvk.CompiledOperator {self.desc.operator_name} ({self.plan.path}) on {self.engine.name}>"
 
     @property
     def plan(self) -> Plan:
@@ -123,8 +122,8 @@ class CompiledOperator(Pickled, Generic[Described]):
             call = self._calls.find(tensors)
         if call is None:
             return self._call_anew(tensors)
-        if self.device.timestamps:
-            return self.device.submit((call.binding,))
+        if self.engine.timestamps:
+            return submit(self.engine, (call.binding,))
         queue = self._queue
         with queue.lock: value = queue.submit_inside(call.batch)  # noqa: E701  # fmt: skip
         submission = Submission()
@@ -136,9 +135,8 @@ class CompiledOperator(Pickled, Generic[Described]):
         """A call with tensors that are new to the operator."""
         calls = self._calls  # read before the bound memory is: `initialize` binds other memory and starts new calls
         binding = self._bind(tensors, for_call=True)
-        device = self.device
-        if device.debug_level:
-            return device.submit((binding,))
+        if self.engine.debug_level:
+            return submit(self.engine, (binding,))
         return self._vulkan.monitor.run(self._record_and_submit, calls, tensors, binding)
 
     def _record_and_submit(self, calls: Calls, tensors: dict[str, Tensor], binding: Binding) -> Submission:
@@ -146,8 +144,8 @@ class CompiledOperator(Pickled, Generic[Described]):
         binding.batch = batch = CommandWriter(self._vulkan, SIMULTANEOUS_USE).write((binding,))
         if binding.is_final:
             calls.add(tensors, binding)
-        if self.device.timestamps:
-            return self.device.submit_inside((binding,))
+        if self.engine.timestamps:
+            return submit_inside(self.engine, (binding,))
         return submission_of(queue, queue.submit_inside(batch))
 
     @typed_as(bound_tensors.bind)
@@ -161,16 +159,16 @@ class CompiledOperator(Pickled, Generic[Described]):
         """
         binding = self._bind(tensors)
         if binding.is_final:
-            record_secondary(self.device.vulkan, binding)
+            record_secondary(self.engine.vulkan, binding)
         return binding
 
     def _bind(self, tensors: Mapping[str, Tensor], *, for_call: bool = False) -> Binding:
-        self.device.require_open()
+        self.engine.require_open()
         name = self.desc.operator_name
         for field in tensors:
             if field in self._owned_fields:
                 raise BindingError(f"{name}: {field} is OWNED_BY_DML: bind it with initialize, not here")
-        checked = check_tensors(name, self._bound_fields, tensors, self.device)
+        checked = check_tensors(name, self._bound_fields, tensors, self.engine)
         initialized = self._latest()
         if initialized is None:
             fields = ", ".join(self._owned_fields)
@@ -216,13 +214,13 @@ class CompiledOperator(Pickled, Generic[Described]):
         BindingError, DeviceError
             As a call does.
         """
-        self.device.require_open()
+        self.engine.require_open()
         given = {
             name: self._owned_tensor(name, value) if name in self._owned_fields and value is not None else value
             for name, value in tensors.items()
         }
-        checked = check_tensors(self.desc.operator_name, self._owned_fields, given, self.device)
-        vulkan = self.device.vulkan
+        checked = check_tensors(self.desc.operator_name, self._owned_fields, given, self.engine)
+        vulkan = self.engine.vulkan
         owned: dict[str, MemoryRange] = {}
         for name, tensor in checked.items():
             size = self._owned_fields[name].total_size_in_bytes
@@ -238,7 +236,7 @@ class CompiledOperator(Pickled, Generic[Described]):
     def owned_tensors(self) -> dict[str, Tensor]:
         """The operator's own copies of the tensors that are OWNED_BY_DML; none before `initialize`."""
         owned = {} if self._initialized is None else self._initialized.owned
-        return {name: Tensor(self.device, self._owned_fields[name], place.memory) for name, place in owned.items()}
+        return {name: Tensor(self.engine, self._owned_fields[name], place.memory) for name, place in owned.items()}
 
     def _owned_tensor(self, field: str, value: Any) -> Tensor:
         """A tensor, or an array as a tensor that lies as the descriptor says."""
@@ -257,7 +255,7 @@ class CompiledOperator(Pickled, Generic[Described]):
                 f"{name}: {field} has elements that share memory (strides {desc.strides}); pass a Tensor, or describe "
                 "the field without strides"
             )
-        tensor = self.device.tensor(desc)
+        tensor = Tensor.empty(self.engine, desc)
         tensor.write(array)
         return tensor
 

@@ -34,6 +34,7 @@ from dmlvk.runtime.cuda_driver import (
     wait_for_event,
 )
 from dmlvk.runtime.dlpack import DL_CUDA
+from dmlvk.runtime.engine import Engine
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block
@@ -43,7 +44,6 @@ from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.partner import Crossing, SemaphoreValue
 
 if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
     from dmlvk.runtime.tensor import Tensor
 
 Streams: TypeAlias = tuple[Any, ...]
@@ -164,7 +164,7 @@ class CudaSharing:
     def capsule(self, tensor: Tensor, stream: int | None) -> Any:
         """A DLPack capsule of a tensor. The later work of the consumer's stream waits for the work submitted so far."""
         memory = tensor.memory()
-        vulkan = tensor.device.vulkan
+        vulkan = tensor.engine.vulkan
         view, address = vulkan.monitor.run(self._view, memory)
         vulkan.transfers.cross(memory)
         if stream != -1:
@@ -192,7 +192,7 @@ class CudaSharing:
         vulkan.join(self)
         return found
 
-    def tensor(self, device: Device, values: Any) -> Tensor | None:
+    def tensor(self, engine: Engine, values: Any) -> Tensor | None:
         """A tensor with the elements of another library's array on the same GPU; None if the host has to copy them."""
         # The copy runs on this stream, which the library makes wait for its own.
         stream = current_streams(self.ordinal)[0]
@@ -201,8 +201,8 @@ class CudaSharing:
             desc = _desc_of(source)
             if desc is None:
                 return None
-            tensor = device.tensor(desc)
-            device.vulkan.monitor.run(self._copy, source.address, tensor, stream)
+            tensor = engine.device.tensor(desc)
+            engine.vulkan.monitor.run(self._copy, source.address, tensor, stream)
         finally:
             source.release()
         return tensor
@@ -222,7 +222,7 @@ class CudaSharing:
 _monitor = Monitor()
 
 
-def sharing_of(device: Device) -> CudaSharing:
+def sharing_of(engine: Engine) -> CudaSharing:
     """The sharing of a device with CUDA, made at the first call.
 
     Raises
@@ -230,25 +230,25 @@ def sharing_of(device: Device) -> CudaSharing:
     DeviceError
         There is none: the message says why.
     """
-    return device.cuda_sharing or _monitor.run(_share, device)
+    return engine.cuda_sharing or _monitor.run(_share, engine)
 
 
-def _share(device: Device) -> CudaSharing:
-    found = device.cuda_sharing
+def _share(engine: Engine) -> CudaSharing:
+    found = engine.cuda_sharing
     if found is None:
-        device.require_open()
-        if not device.vulkan.context.configuration.exports_memory:
-            raise DeviceError(f"{device.name}: CUDA shares memory with NVIDIA's own driver alone")
-        ordinal = ordinal_of(device.vulkan.context.physical.uuid)
+        engine.require_open()
+        if not engine.vulkan.context.configuration.exports_memory:
+            raise DeviceError(f"{engine.name}: CUDA shares memory with NVIDIA's own driver alone")
+        ordinal = ordinal_of(engine.vulkan.context.physical.uuid)
         if ordinal is None:
-            raise DeviceError(f"{device.name}: CUDA does not see this GPU: see $CUDA_VISIBLE_DEVICES")
-        found = device.cuda_sharing = CudaSharing(device.vulkan, ordinal)
+            raise DeviceError(f"{engine.name}: CUDA does not see this GPU: see $CUDA_VISIBLE_DEVICES")
+        found = engine.cuda_sharing = CudaSharing(engine.vulkan, ordinal)
     return found
 
 
-def is_on_gpu_of(device: Device, ordinal: int) -> bool:
+def is_on_gpu_of(engine: Engine, ordinal: int) -> bool:
     """Whether a CUDA device is the GPU of a device."""
-    return uuid_of(ordinal) == device.vulkan.context.physical.uuid
+    return uuid_of(ordinal) == engine.vulkan.context.physical.uuid
 
 
 def _desc_of(source: dlpack.Import) -> TensorDesc | None:

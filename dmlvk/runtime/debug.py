@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from dmlvk._printable import printable
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import Dispatch
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.submission import Submission
 
 if TYPE_CHECKING:
     from dmlvk.runtime.binding import Binding
-    from dmlvk.runtime.device import Device
 
 
 def debug_level() -> int:
@@ -31,22 +31,22 @@ def debug_level() -> int:
     return int(text or 0)
 
 
-def note(device: Device, desc: OperatorDesc, text: str) -> None:
+def note(engine: Engine, desc: OperatorDesc, text: str) -> None:
     """Print a line about an operator to standard error, if $DMLVK_DEBUG asked for lines."""
-    if device.debug_level:
-        _print(f"dmlvk {device.name}: {desc.operator_name} {text}")
+    if engine.debug_level:
+        _print(f"dmlvk {engine.name}: {desc.operator_name} {text}")
 
 
-def report(device_name: str, level: int, bindings: Iterable[Binding], submission: Submission) -> None:
+def report(engine: Engine, bindings: Iterable[Binding], submission: Submission) -> None:
     """Wait for a submission and print its dispatches to standard error, one line each."""
     submission.wait()
     times = iter(submission.measured_times() or ())
     for binding in bindings:
         for number, stage in enumerate(binding.dispatches):
             for dispatch in stage:
-                line = f"dmlvk {device_name}: {binding.operator_name} {dispatch_text(dispatch)}"
+                line = f"dmlvk {engine.name}: {binding.operator_name} {dispatch_text(dispatch)}"
                 _print(line + time_text(dispatch, next(times, None)))
-                if level > 1:
+                if engine.debug_level > 1:
                     _print(plan_text(binding, number, dispatch))
 
 

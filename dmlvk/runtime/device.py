@@ -6,7 +6,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
@@ -18,33 +17,32 @@ from dmlvk import planning
 from dmlvk._common.arguments import as_argument, named_arguments
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.errors import BindingError, shown
+from dmlvk.errors import shown
 from dmlvk.operators import OperatorDesc
-from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Plan
+from dmlvk.planning.plan import Plan
 from dmlvk.runtime import background, debug, tuning
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.bound_tensors import Compiled
-from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.copying import NotCopied
-from dmlvk.runtime.device_info import DeviceInfo, another_device, chosen
+from dmlvk.runtime.device_info import DeviceInfo, chosen
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.exchange import array_of, tensor_of_cuda
 from dmlvk.runtime.implementation import new_pipelines_first
 from dmlvk.runtime.measured_rates import MeasuredRates
 from dmlvk.runtime.self_test import SelfTest, mode, prepare
 from dmlvk.runtime.sequence import Sequence
-from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
+from dmlvk.runtime.submission import Submission
+from dmlvk.runtime.submitting import checked, submit
 from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.runtime.tuned_paths import TunedPaths, record_descriptor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
-from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.host_threads import Job, core_count, for_each
 from dmlvk.vulkan.monitor import Monitor
-from dmlvk.vulkan.recorder import ONE_TIME_SUBMIT, SIMULTANEOUS_USE
 
 if TYPE_CHECKING:
-    from dmlvk.runtime.cuda_sharing import CudaSharing
+    pass
 
 # A device keeps at most this many compiled operators, for descriptors that are compiled again. Each operator keeps its
 # pipelines, which cost megabytes on a CPU driver.
@@ -80,9 +78,6 @@ class Device(NotCopied):
 
     Attributes
     ----------
-    debug_level : int
-        $DMLVK_DEBUG when the device was opened. 1 prints a line for each dispatch; 2 prints its plan too. In both
-        cases each call waits.
     compile_progress : callable, optional
         Called by `compile_all` at its beginning and after each operator, in any thread, with two numbers: how many are
         compiled, and how many there are. A model's first run does so too.
@@ -116,33 +111,46 @@ class Device(NotCopied):
         force_staging: bool = False,
         force_copy_queue: bool = False,
     ) -> None:
-        self.debug_level = debug.debug_level()
+        debug_level = debug.debug_level()
         _require_settings()
         physical = chosen(selector)
         questions: Job | None = None
+        planned = None
         if profile is None:
-            self._profile = replace(physical.profile, rates=MeasuredRates(physical.profile).rates())
-            questions = prepare(self._profile)
-        self.vulkan = VulkanDevice(
-            physical, self, profile=profile, force_staging=force_staging, force_copy_queue=force_copy_queue
+            planned = replace(physical.profile, rates=MeasuredRates(physical.profile).rates())
+            questions = prepare(planned)
+        engine = Engine(
+            physical,
+            planned=planned,
+            profile=profile,
+            force_staging=force_staging,
+            force_copy_queue=force_copy_queue,
+            debug_level=debug_level,
         )
-        if profile is not None:
-            self._profile = self.vulkan.profile
         if questions is not None:
             questions.finish()
-        self.timestamps = timestamps
+        engine.timestamps = timestamps
+        engine.self_test = SelfTest()
         # Measurements on the unchanged device say nothing about another profile.
-        self._choices = TunedPaths(self.vulkan.profile) if profile is None else None
-        self._lists: OrderedDict[tuple[int, ...], RememberedList] = OrderedDict()
+        engine.tuned_paths = TunedPaths(engine.vulkan.profile) if profile is None else None
+        self._shows(engine)
+
+    def _shows(self, engine: Engine) -> None:
+        self.engine = engine
+        self.vulkan = engine.vulkan
+        # The operators hold the engine. So they are kept here and not there.
         self._operators: OrderedDict[OperatorKey, CompiledOperator] = OrderedDict()
         self._operators_kept = OPERATORS_KEPT_ON_CPU if self.profile.device_type == DeviceType.CPU else OPERATORS_KEPT
         self._operators_monitor = Monitor(self.vulkan.context.availability)
         self.compile_progress: Callable[[int, int], object] | None = None
-        self.cuda_sharing: CudaSharing | None = None
-        # Descriptors that `is_ready` has compiled in the background.
-        self.compiled_later: set[OperatorDesc] = set()
-        # None for a Device that is itself asked.
-        self.self_test: SelfTest | None = SelfTest()
+        engine.show(self, type(self)._showing)
+
+    @classmethod
+    def _showing(cls, engine: Engine) -> Device:
+        """A Device of an engine whose first Device was dropped."""
+        made = cls.__new__(cls)
+        made._shows(engine)
+        return made
 
     def __repr__(self) -> str:
         return f"<dmlvk.Device {self.name}{', closed' if self.vulkan.is_closed else ''}>"
@@ -150,16 +158,31 @@ class Device(NotCopied):
     @property
     def name(self) -> str:
         """The driver's name for the device."""
-        return self.vulkan.profile.name
+        return self.engine.name
 
     @property
     def profile(self) -> DeviceProfile:
         """The device's limits and features. Plans are made for this profile."""
-        return self._profile
+        return self.engine.profile
 
-    def distrust(self, path: str) -> None:
-        """Plan without a kernel path from now on, because its answer to a known question was wrong."""
-        self._profile = replace(self._profile, distrusted_paths=self._profile.distrusted_paths | {path})
+    def distrusted_paths(self) -> dict[str, str]:
+        """What was wrong with the device's answers to known questions, by kernel path. Asks what was not asked yet."""
+        self_test = self.engine.self_test
+        return {} if self_test is None else self_test.faults(self.engine)
+
+    @property
+    def timestamps(self) -> bool:
+        """Whether submissions measure their time on the GPU, for `Submission.gpu_time`. May be changed at any time."""
+        return self.engine.timestamps
+
+    @timestamps.setter
+    def timestamps(self, value: bool) -> None:
+        self.engine.timestamps = value
+
+    @property
+    def debug_level(self) -> int:
+        """$DMLVK_DEBUG when the device was opened: 1 prints a line for each dispatch; 2 prints its plan too."""
+        return self.engine.debug_level
 
     @property
     def memory_used(self) -> int:
@@ -209,17 +232,17 @@ class Device(NotCopied):
         if isinstance(array_or_desc, TensorDesc):
             if dtype is not None:
                 raise TypeError(f"dtype = {shown(dtype)}: a TensorDesc has a data type; pass one of the two")
-            return Tensor(self, array_or_desc, self.vulkan.memory.allocate(array_or_desc.total_size_in_bytes))
-        if isinstance(array_or_desc, Tensor) and array_or_desc.device is self and dtype is None:
+            return Tensor.empty(self.engine, array_or_desc)
+        if isinstance(array_or_desc, Tensor) and array_or_desc.engine is self.engine and dtype is None:
             tensor = self.empty(array_or_desc.desc.sizes, array_or_desc.desc.data_type)
             tensor.write(array_or_desc)
             return tensor
-        shared = tensor_of_cuda(self, array_or_desc) if dtype is None else None
+        shared = tensor_of_cuda(self.engine, array_or_desc) if dtype is None else None
         if shared is not None:
             return shared
         array = array_of(array_or_desc, dtype)
         desc = TensorDesc.of(array)
-        tensor = Tensor(self, desc, self.vulkan.memory.allocate(desc.total_size_in_bytes))
+        tensor = Tensor.empty(self.engine, desc)
         tensor.write(array.reshape(desc.sizes))
         return tensor
 
@@ -262,11 +285,11 @@ class Device(NotCopied):
         """
         self.require_open()
         size = as_argument("size_in_bytes", size_in_bytes, 1, None, "a buffer has 1 byte or more")
-        return Buffer(self, size, self.vulkan.memory.allocate(size))
+        return Buffer(self.engine, size, self.vulkan.memory.allocate(size))
 
     def plan(self, desc: OperatorDesc, path: str | None = None, offsets: Mapping[str, int] | None = None) -> Plan:
         """Plan an operator for this device: see `dmlvk.planning.plan`."""
-        return planning.plan(desc, self.profile, path=path, offsets=offsets or {})
+        return self.engine.plan(desc, path, offsets)
 
     @named_arguments
     def compile(self, desc: Compiled, path: str | None = None, *, wait: bool = False) -> CompiledOperator[Compiled]:
@@ -319,7 +342,7 @@ class Device(NotCopied):
         # Outside the monitor: a driver may take seconds to compile a kernel, and other threads need not wait for that.
         record_descriptor(desc)
         plan, by_path = chosen or self._chosen_plan(desc, path)
-        implementation = background.built(self, desc, plan, by_path, is_forced=path is not None, waits=wait)
+        implementation = background.built(self.engine, desc, plan, by_path, is_forced=path is not None, waits=wait)
         operator = CompiledOperator(desc, implementation)
         # An operator with tensors that are OWNED_BY_DML is not shared: two users initialise it differently.
         return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
@@ -333,7 +356,7 @@ class Device(NotCopied):
         path = _forced_path(desc)
         if (desc, path) in self._operators:
             return True
-        return background.is_ready(self, desc, *self._chosen_plan(desc, path))
+        return background.is_ready(self.engine, desc, *self._chosen_plan(desc, path))
 
     def compile_all(self, descs: Iterable[Compiled], *, tune: bool = False) -> list[CompiledOperator[Compiled]]:
         """Compile several operators at a time, in as many threads as this process has cores, and wait for all of them.
@@ -368,9 +391,9 @@ class Device(NotCopied):
 
         self.require_open()
         if tune:
-            if self._choices is None:
+            if self.engine.tuned_paths is None:
                 raise ValueError("tune: this device plans for another profile, of which no measurement says anything")
-            tuning.tune(self, self._choices, listed, self.compile_progress)
+            tuning.tune(self, self.engine.tuned_paths, listed, self.compile_progress)
             for desc in listed:
                 self._operators.pop((desc, None), None)
         chosen = [self._chosen_plan(desc, _forced_path(desc)) for desc in listed]
@@ -382,7 +405,8 @@ class Device(NotCopied):
         show()
 
         # In the middle of another call of this thread (a signal handler), other threads could only wait for that call.
-        asks = self.self_test is not None and self.self_test.is_entered
+        self_test = self.engine.self_test
+        asks = self_test is not None and self_test.is_entered
         is_nested = self.vulkan.is_entered or self._operators_monitor.is_entered or asks
         order = new_pipelines_first([plan for plan, _ in chosen])
         for_each(order, compile_one, threads=1 if is_nested else core_count())
@@ -396,7 +420,7 @@ class Device(NotCopied):
 
     def _chosen_plan(self, desc: OperatorDesc, path: str | None) -> ChosenPlan:
         """The plan and its path: the given path, or else the remembered one, or else the planner's choice."""
-        remembered = self._choices.path(desc) if path is None and self._choices is not None else None
+        remembered = tuned.path(desc) if path is None and (tuned := self.engine.tuned_paths) is not None else None
         if remembered is not None:
             try:
                 return self.plan(desc, remembered), remembered
@@ -418,75 +442,7 @@ class Device(NotCopied):
         DeviceError
             The device is closed or lost.
         """
-        try:
-            listed = tuple(bindings)
-        except TypeError:
-            _require_list(bindings)
-            raise
-        if self.timestamps or self.debug_level:
-            return self._submit_measured(self._checked(listed))
-        batch = self._recorded(listed)
-        if batch is None:
-            return self.vulkan.monitor.run(self.submit_inside, self._checked(listed))
-        return submission_of(self.vulkan.queue, self.vulkan.queue.submit(batch))
-
-    def submit_inside(self, listed: tuple[Binding, ...]) -> Submission:
-        """As `submit`, with the device's monitor entered and the bindings already checked."""
-        if self.timestamps or self.debug_level:
-            return self._submit_measured_inside(listed)
-        batch = self._recorded(listed) or self._record(listed)
-        return submission_of(self.vulkan.queue, self.vulkan.queue.submit_inside(batch))
-
-    def _recorded(self, listed: tuple[Binding, ...]) -> Batch | None:
-        """The remembered batch of a list that was submitted to this device before; None if there is none."""
-        try:
-            if len(listed) == 1:
-                return listed[0].batch if listed[0].device is self else None
-            known = self._lists.get(tuple([binding.serial for binding in listed]))
-            return None if known is None else known[0]
-        except AttributeError:  # not a Binding
-            return None
-
-    def _record(self, bindings: tuple[Binding, ...]) -> Batch:
-        """Record a list as command buffers and remember them. Called with the device's monitor entered."""
-        writer = CommandWriter(self.vulkan, SIMULTANEOUS_USE)
-        if len(bindings) == 1:
-            (binding,) = bindings
-            binding.batch = batch = writer.write(bindings)
-            return batch
-        if any(binding.total_seconds > MAXIMUM_SUBMISSION_SECONDS for binding in bindings):
-            batch = writer.write(bindings)  # the split may fall inside a binding
-        else:
-            batch = writer.compose(bindings)
-        if not all(binding.is_final for binding in bindings):
-            return batch
-        # Remembered by the bindings' numbers, which are never reused. The batch keeps the bindings' memory, so it is
-        # forgotten with the first of them: by a call of C code alone, which nothing interrupts.
-        key = tuple(binding.serial for binding in bindings)
-        forget = partial(self._lists.pop, key)  # its second argument is the weak reference
-        self._lists[key] = batch, [ref(binding, forget) for binding in set(bindings)]
-        if len(self._lists) > LIST_CACHE_SIZE:
-            self._lists.popitem(last=False)
-        return batch
-
-    def _submit_measured(self, bindings: tuple[Binding, ...]) -> Submission:
-        submission = self.vulkan.monitor.run(self._submit_measured_inside, bindings)
-        if self.debug_level:
-            self.report(bindings, submission)
-        return submission
-
-    def _submit_measured_inside(self, bindings: tuple[Binding, ...]) -> Submission:
-        vulkan = self.vulkan
-        queries = None
-        if self.timestamps or vulkan.context.configuration.compute_family.timestamp_valid_bits:
-            queries = TimestampQueries(vulkan, dispatch_count(bindings))
-        batch = CommandWriter(vulkan, ONE_TIME_SUBMIT, queries).write(bindings)
-        value = vulkan.queue.submit_inside(batch)
-        return submission_of(vulkan.queue, value, None if queries is None else Timing(queries))
-
-    def report(self, bindings: tuple[Binding, ...], submission: Submission) -> None:
-        """Wait for a submission and print the lines that $DMLVK_DEBUG asks for."""
-        debug.report(self.name, self.debug_level, bindings, submission)
+        return submit(self.engine, bindings)
 
     def sequence(self, bindings: Iterable[Binding]) -> Sequence:
         """Record bindings once, to be replayed by `Sequence.submit`.
@@ -496,26 +452,10 @@ class Device(NotCopied):
         BindingError, DeviceError
             As `submit` does.
         """
-        checked = self._checked(bindings)
+        listed = checked(self.engine, bindings)
         self.require_open()
         has_timestamps = bool(self.vulkan.context.configuration.compute_family.timestamp_valid_bits)
-        return Sequence(self, checked, self.timestamps or bool(self.debug_level and has_timestamps))
-
-    def _checked(self, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-        """The bindings as they are now: special kernels that are compiled have taken over."""
-        try:
-            checked = tuple(bindings)
-        except TypeError:
-            _require_list(bindings)
-            raise
-        for position, binding in enumerate(checked):
-            if not isinstance(binding, Binding):
-                kind = type(binding).__name__
-                advice = "operator.bind(input_tensor=..., output_tensor=...) makes one"
-                raise TypeError(f"bindings[{position}] is a {kind}, not a Binding; {advice}")
-            if binding.device is not self:
-                raise BindingError(f"bindings[{position}] is of {another_device(binding.device, self)}")
-        return tuple([binding.latest() for binding in checked])
+        return Sequence(self.engine, listed, self.timestamps or bool(self.debug_level and has_timestamps))
 
     def wait(self) -> None:
         """Wait for all work submitted so far."""
@@ -524,25 +464,8 @@ class Device(NotCopied):
 
     def close(self) -> None:
         """Wait for all work, then release all memory. Its tensors cannot be used afterwards. May be repeated."""
-        self._close(self.vulkan.close)
+        self.engine.close()
         self._operators.clear()
-        self._lists.clear()
-        self.cuda_sharing = None
-
-    def _close(self, close: Callable[[], None]) -> None:
-        try:
-            close()
-        finally:
-            # What refuses to close now, or is interrupted, stays open.
-            self_test = getattr(self, "self_test", None)
-            if self.vulkan.is_closed and self_test is not None:
-                self_test.close()
-
-    def __del__(self) -> None:
-        # Every object that belongs to a device keeps the device alive, so none is in use any more. Work in flight does
-        # not keep it: closing waits for that.
-        if hasattr(self, "vulkan"):
-            self._close(self.vulkan.close_from_finalizer)
 
     def __enter__(self) -> Device:
         return self
@@ -565,19 +488,3 @@ def _forced_path(desc: OperatorDesc) -> str | None:
     """The path that $DMLVK_KERNEL forces on an operator."""
     forced = os.environ.get("DMLVK_KERNEL")
     return planning.preferred_path(desc, forced) if forced else None
-
-
-def _require_list(bindings: object) -> None:
-    """Raise a TypeError that says what to pass, unless the argument is iterable."""
-    try:
-        iter(bindings)  # type: ignore[call-overload]
-    except TypeError:
-        pass
-    else:
-        if not isinstance(bindings, Tensor):  # which has __getitem__, and refuses to be iterated over
-            return
-    advice = "pass a single one as [binding]: submit([binding])"
-    if isinstance(bindings, (CompiledOperator, OperatorDesc, Tensor)):
-        advice = "tensors are bound to a compiled operator: [operator.bind(input_tensor=..., output_tensor=...)]"
-    kind = type(bindings).__name__
-    raise TypeError(f"bindings is a {kind}, not a list of Bindings; {advice}") from None

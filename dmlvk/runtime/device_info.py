@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dmlvk._printable import printable
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError
+from dmlvk.runtime.engine import Engine
 from dmlvk.vulkan.physical_device import PhysicalDevice, choose, has_usable_device, physical_devices
 from dmlvk.vulkan.physical_device import rejected_devices as rejected_physical_devices
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
 
 # PCI vendor numbers, and Khronos's vendor numbers for drivers without a PCI device.
 VENDORS = {
@@ -233,21 +230,22 @@ def numbered(physical: PhysicalDevice) -> str:
     return physical.profile.name if index is None else f"{physical.profile.name} (index {index} of dmlvk.devices())"
 
 
-def another_device(theirs: Device, ours: Device) -> str:
+def another_device(theirs: Engine, ours: Engine) -> str:
     """Text for an object that belongs to one Device and not to the other, in which the two can be told apart."""
+    other = theirs.device
     if theirs.name != ours.name:
-        return f"another Device ({theirs}), not of {ours}"
-    first, second = (_index(device.vulkan.context.physical) for device in (theirs, ours))
+        return f"another Device ({other}), not of {ours.device}"
+    first, second = (_index(engine.vulkan.context.physical) for engine in (theirs, ours))
     if first is None or second is None:
-        return f"another Device of the same name ({theirs}): one of the two was opened before the process forked"
+        return f"another Device of the same name ({other}): one of the two was opened before the process forked"
     if first != second:
-        return f"another Device of the same name (index {first} of dmlvk.devices(), {theirs}), not of index {second}"
-    return f"another Device object ({theirs}) that was opened on the same device: each has memory of its own"
+        return f"another Device of the same name (index {first} of dmlvk.devices(), {other}), not of index {second}"
+    return f"another Device object ({other}) that was opened on the same device: each has memory of its own"
 
 
-def index_of(device: Device) -> int | None:
+def index_of(engine: Engine) -> int | None:
     """A device's position in `devices()`; None if a parent process opened it before it forked."""
-    return _index(device.vulkan.context.physical)
+    return _index(engine.vulkan.context.physical)
 
 
 def _index(physical: PhysicalDevice) -> int | None:

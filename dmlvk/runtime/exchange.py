@@ -11,11 +11,11 @@ from dmlvk.errors import DeviceError, shown
 from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.cuda_driver import library_device
 from dmlvk.runtime.elements import Array, element_view
-from dmlvk.tensor_desc import as_data_type
+from dmlvk.runtime.engine import Engine
+from dmlvk.tensor_desc import TensorDesc, as_data_type
 
 if TYPE_CHECKING:
     from dmlvk.runtime.cuda_sharing import CudaSharing
-    from dmlvk.runtime.device import Device
     from dmlvk.runtime.tensor import Tensor
 
 # DLDeviceType, of dlpack.h
@@ -95,13 +95,13 @@ def cuda_sharing(tensor: Tensor) -> CudaSharing:
     DeviceError
         CUDA cannot see the memory; the message says why.
     """
-    if not tensor.device.profile.runs_cuda:
+    if not tensor.engine.profile.runs_cuda:
         raise DeviceError("it shares memory with NVIDIA's own driver alone")
     if len(tensor.memory().segments) > 1:
         raise DeviceError("it lies in several blocks of this device's memory")
     from dmlvk.runtime.cuda_sharing import sharing_of
 
-    return sharing_of(tensor.device)
+    return sharing_of(tensor.engine)
 
 
 def _cuda_stream(stream: object) -> int | None:
@@ -114,9 +114,9 @@ def _cuda_stream(stream: object) -> int | None:
     return found
 
 
-def tensor_of_cuda(device: Device, values: Any) -> Tensor | None:
+def tensor_of_cuda(engine: Engine, values: Any) -> Tensor | None:
     """A packed tensor with the elements of a CUDA array on the GPU of a device, copied there; None for other values."""
-    if not device.profile.runs_cuda or not hasattr(values, "__dlpack_device__") or isinstance(values, np.ndarray):
+    if not engine.profile.runs_cuda or not hasattr(values, "__dlpack_device__") or isinstance(values, np.ndarray):
         return None
     kind, ordinal = values.__dlpack_device__()
     if kind != DL_CUDA:
@@ -125,15 +125,15 @@ def tensor_of_cuda(device: Device, values: Any) -> Tensor | None:
     from dmlvk.runtime.cuda_sharing import is_on_gpu_of, sharing_of
 
     try:
-        if not is_on_gpu_of(device, ordinal):
+        if not is_on_gpu_of(engine, ordinal):
             return None
         with library_device(ordinal):
-            found = sharing_of(device).tensor(device, values)
+            found = sharing_of(engine).tensor(engine, values)
     except DeviceError:
         return None
     if found is None or found.desc.is_packed:
         return found
-    packed = device.empty(found.desc.sizes, found.desc.data_type)
+    packed = type(found).empty(engine, TensorDesc(found.desc.data_type, found.desc.sizes))
     packed.write(found)
     return packed
 
@@ -147,7 +147,7 @@ def obstacle_to_host_view(tensor: Tensor) -> str | None:
         The tensor was freed, or its device was closed.
     """
     memory = tensor.memory()
-    if not tensor.device.vulkan.transfers.is_direct:
+    if not tensor.engine.vulkan.transfers.is_direct:
         return "the device has memory of its own, which the host does not reach at full speed"
     if len(memory.pieces(tensor.offset, tensor.desc.total_size_in_bytes)) > 1:
         return "it lies in several blocks of the device's memory, because none is as large"
@@ -159,11 +159,11 @@ def host_elements(tensor: Tensor) -> Array:
 
     Work that is in flight is waited for.
     """
-    return tensor.device.vulkan.visits.during(_host_elements, tensor)
+    return tensor.engine.vulkan.visits.during(_host_elements, tensor)
 
 
 def _host_elements(tensor: Tensor) -> Array:
-    memory, vulkan = tensor.memory(), tensor.device.vulkan
+    memory, vulkan = tensor.memory(), tensor.engine.vulkan
     ((segment, start, length),) = memory.pieces(tensor.offset, tensor.desc.total_size_in_bytes)
     view = vulkan.host_view(memory, segment)
     vulkan.transfers.wait_for_uses(memory)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from dmlvk import quirks
 from dmlvk._common import files
@@ -15,14 +14,13 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding, MemoryRange
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.submission import Submission, submission_of
+from dmlvk.runtime.submitting import submit
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.descriptors import BufferRange
 from dmlvk.vulkan.pipelines import Pipeline
 from dmlvk.vulkan.recorder import PreparedDispatch, Recorder
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
 
 
 @cache
@@ -55,7 +53,7 @@ class Implementation:
 
     Attributes
     ----------
-    device : Device
+    engine : Engine
     desc : OperatorDesc
     plan : Plan
         The plan for tensors with memory of their own.
@@ -69,7 +67,7 @@ class Implementation:
 
     def __init__(
         self,
-        device: Device,
+        engine: Engine,
         desc: OperatorDesc,
         plan: Plan,
         path: str | None = None,
@@ -77,7 +75,7 @@ class Implementation:
         is_forced: bool = False,
         special: Implementation | None = None,
     ) -> None:
-        self.device = device
+        self.engine = engine
         self.desc = desc
         self.plan = plan
         self.special = special
@@ -118,43 +116,43 @@ class Implementation:
         while not self._build_if_allowed(gives_way):
             # A path that was remembered as the fastest gives way to the planner's choice.
             self._path = self._path if self._is_forced else None
-            self.plan = self.device.plan(self.desc, self._path)
+            self.plan = self.engine.plan(self.desc, self._path)
             self._plans, self._pipelines = {(): self.plan}, {}
         self.is_built = True
 
     def _build_if_allowed(self, gives_way: bool) -> bool:
         """Build the pipelines of the plan if its path may be taken; returns whether it may."""
-        self_test = self.device.self_test
+        self_test = self.engine.self_test
         if self_test is None:
             self._build_pipelines(gives_way)
             return True
         # Compiling need not wait for the answer to a question of another thread.
-        if not self_test.is_asked_elsewhere(self.device, self.plan) and not self_test.allows(self.device, self.plan):
+        if not self_test.is_asked_elsewhere(self.engine, self.plan) and not self_test.allows(self.engine, self.plan):
             return False
         try:
             self._build_pipelines(gives_way)
         except DeviceError:
-            if self_test.allows(self.device, self.plan):
+            if self_test.allows(self.engine, self.plan):
                 raise
             return False
-        return self_test.allows(self.device, self.plan)
+        return self_test.allows(self.engine, self.plan)
 
     def _build_pipelines(self, gives_way: bool) -> None:
         dispatches = [dispatch for stage in (*self.plan.initialization, *self.plan.stages) for dispatch in stage]
         for dispatch in dispatches:
             self.pipeline(dispatch)
-        if quirks.LAVAPIPE_COMPILES_AT_THE_FIRST_CALL.applies_to(self.device.profile):
+        if quirks.LAVAPIPE_COMPILES_AT_THE_FIRST_CALL.applies_to(self.engine.profile):
             fresh = {self.pipeline(dispatch): dispatch for dispatch in dispatches}
             fresh = {pipeline: dispatch for pipeline, dispatch in fresh.items() if not pipeline.has_run}
             if gives_way:
                 for pipeline, dispatch in fresh.items():
-                    self.device.vulkan.pauses.use(partial(self._run_on_nothing, {pipeline: dispatch}))
+                    self.engine.vulkan.pauses.use(partial(self._run_on_nothing, {pipeline: dispatch}))
             elif fresh:
                 self._run_on_nothing(fresh)
 
     def _run_on_nothing(self, fresh: dict[Pipeline, Dispatch]) -> None:
         """Run kernels with no workgroups, and wait for that, so that the driver compiles them."""
-        vulkan = self.device.vulkan
+        vulkan = self.engine.vulkan
         memory = vulkan.memory.allocate(LARGEST_OFFSET_ALIGNMENT)
         segment = memory.segments[0]
         # Each binding needs a buffer; no kernel reads it.
@@ -170,7 +168,7 @@ class Implementation:
             for pipeline, dispatch in fresh.items()
         ]
 
-        def submit() -> int:
+        def submit_on_nothing() -> int:
             recorder = Recorder(vulkan.queue.command_buffers.acquire())
             for each in prepared:
                 recorder.dispatch(each)
@@ -178,7 +176,7 @@ class Implementation:
                 recorder.between_dispatches()
             return vulkan.queue.submit_inside(vulkan.queue.batch([recorder.end()], (), (), kept=(prepared, memory)))
 
-        vulkan.queue.wait(vulkan.monitor.run(submit))
+        vulkan.queue.wait(vulkan.monitor.run(submit_on_nothing))
         for pipeline in fresh:
             pipeline.has_run = True
 
@@ -187,11 +185,11 @@ class Implementation:
 
         Not if the plan's path has yet to answer known questions.
         """
-        if self.device.self_test is not None and not self.device.self_test.has_answered(self.device, self.plan):
+        if self.engine.self_test is not None and not self.engine.self_test.has_answered(self.engine, self.plan):
             return False
         for stage in (*self.plan.initialization, *self.plan.stages):
             for dispatch in stage:
-                found = self.device.vulkan.pipelines.find(*_request(dispatch))
+                found = self.engine.vulkan.pipelines.find(*_request(dispatch))
                 if found is None:
                     return False
                 self._pipelines[id(dispatch)] = found
@@ -218,13 +216,13 @@ class Implementation:
     def stay(self, failure: BaseException) -> None:
         """Note that the special implementation does not take over, and why."""
         self.failure = failure
-        debug.note(self.device, self.desc, f"stays on the path {self.plan.path}, {type(failure).__name__}: {failure}")
+        debug.note(self.engine, self.desc, f"stays on the path {self.plan.path}, {type(failure).__name__}: {failure}")
 
     def pipeline(self, dispatch: Dispatch) -> Pipeline:
         """The pipeline of a dispatch in one of its plans. Operators of one device share pipelines."""
         pipeline = self._pipelines.get(id(dispatch))
         if pipeline is None:
-            pipeline = self._pipelines[id(dispatch)] = self.device.vulkan.pipelines.get(*_request(dispatch))
+            pipeline = self._pipelines[id(dispatch)] = self.engine.vulkan.pipelines.get(*_request(dispatch))
         return pipeline
 
     def plan_for(self, memory: Mapping[str, MemoryRange]) -> Plan:
@@ -236,16 +234,22 @@ class Implementation:
         )
         plan = self._plans.get(offsets)
         if plan is None:
-            plan = self.device.plan(self.desc, self._path, dict(offsets))
+            plan = self.engine.plan(self.desc, self._path, dict(offsets))
             if len(self._plans) >= PLANS_KEPT:
                 self._plans = {(): self.plan}
                 self._pipelines = {}
             self._plans[offsets] = plan
         return plan
 
+    def binding(
+        self, plan: Plan, stages: tuple[tuple[Dispatch, ...], ...], memory: Mapping[str, MemoryRange]
+    ) -> Binding:
+        """Bind memory to some stages of one of its plans."""
+        return Binding(self.engine, self.desc.operator_name, plan, stages, memory, self.pipeline)
+
     def new_memory(self, size: int) -> MemoryRange:
         """Memory of the device's own."""
-        return MemoryRange(self.device.vulkan.memory.allocate(size), 0, size)
+        return MemoryRange(self.engine.vulkan.memory.allocate(size), 0, size)
 
 
 class Initialized:
@@ -262,10 +266,10 @@ class Initialized:
 
     def __init__(self, implementation: Implementation, owned: Mapping[str, MemoryRange]) -> None:
         plan = implementation.plan
-        device = implementation.device
+        engine = implementation.engine
         self.implementation = implementation
         self.owned = dict(owned)
-        self.submission: Submission = submission_of(device.vulkan.queue, device.vulkan.queue.submitted)
+        self.submission: Submission = submission_of(engine.vulkan.queue, engine.vulkan.queue.submitted)
         self._memory = dict(owned)
         self._successor: Initialized | None = None
         if plan.persistent_size:
@@ -274,7 +278,7 @@ class Initialized:
             memory = dict(self._memory)
             if plan.scratch_size:
                 memory[SCRATCH] = implementation.new_memory(plan.scratch_size)
-            self.submission = device.submit((Binding(implementation, plan, plan.initialization, memory),))
+            self.submission = submit(engine, (implementation.binding(plan, plan.initialization, memory),))
 
     def latest(self) -> Initialized:
         """The same contents with the special implementation, once that is built; until then this object."""
@@ -288,7 +292,7 @@ class Initialized:
             except OutOfMemoryError as error:  # there is not enough memory for both
                 general.stay(error)
                 return self
-            debug.note(general.device, general.desc, f"path {special.plan.path} takes over from {general.plan.path}")
+            debug.note(general.engine, general.desc, f"path {special.plan.path} takes over from {general.plan.path}")
         return self._successor
 
     def bind(self, memory: Mapping[str, MemoryRange], shared: Mapping[str, Allocation] = NOTHING_SHARED) -> Binding:
@@ -313,8 +317,8 @@ class Initialized:
                 continue
             whole[name] = implementation.new_memory(size)
             if name == CLEAN:
-                implementation.device.vulkan.transfers.clear(whole[name].memory, 0, size)
-        binding = Binding(implementation, plan, plan.stages, whole)
+                implementation.engine.vulkan.transfers.clear(whole[name].memory, 0, size)
+        binding = implementation.binding(plan, plan.stages, whole)
         if not implementation.is_final:
             binding.provisional = Provisional(self, memory)
         return binding

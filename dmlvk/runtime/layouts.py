@@ -19,7 +19,6 @@ from dmlvk.runtime.elements import Array, Bytes
 from dmlvk.tensor_desc import TensorDesc
 
 if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
     from dmlvk.runtime.tensor import Tensor
 
 # Smaller tensors are turned by the host: a dispatch costs more than the host saves.
@@ -79,13 +78,13 @@ def write_turned(tensor: Tensor, elements: Array) -> bool:
         return False  # SLICE1 promises no order for elements that share memory
     layout = HostLayout.require(elements)
     if layout.is_layout_of(desc):
-        tensor.device.vulkan.transfers.write(tensor.memory(), tensor.offset, layout.memory)
+        tensor.engine.vulkan.transfers.write(tensor.memory(), tensor.offset, layout.memory)
         return True
     if not _is_turned_at_once(tensor.device, layout.desc, desc):
         return False
     try:
-        staged = tensor.device.tensor(layout.desc)
-        tensor.device.vulkan.transfers.write(staged.memory(), 0, layout.memory)
+        staged = type(tensor).empty(tensor.engine, layout.desc)
+        tensor.engine.vulkan.transfers.write(staged.memory(), 0, layout.memory)
         turn(staged, tensor)
     except OutOfMemoryError:  # of the device: the host needs none of its memory
         return False
@@ -98,14 +97,14 @@ def read_turned(tensor: Tensor, out: Array) -> bool:
     if layout is None:
         return False
     if layout.is_layout_of(tensor.desc):
-        tensor.device.vulkan.transfers.read(tensor.memory(), tensor.offset, layout.memory)
+        tensor.engine.vulkan.transfers.read(tensor.memory(), tensor.offset, layout.memory)
         return True
     if not _is_turned_at_once(tensor.device, tensor.desc, layout.desc):
         return False
     try:
-        staged = tensor.device.tensor(layout.desc)
+        staged = type(tensor).empty(tensor.engine, layout.desc)
         turn(tensor, staged)
-        tensor.device.vulkan.transfers.read(staged.memory(), 0, layout.memory)
+        tensor.engine.vulkan.transfers.read(staged.memory(), 0, layout.memory)
     except OutOfMemoryError:  # of the device: the host needs none of its memory
         return False
     return True
@@ -116,7 +115,7 @@ def turn(source: Tensor, destination: Tensor) -> None:
     source.device.compile(_whole(source.desc, destination.desc))(input_tensor=source, output_tensor=destination)
 
 
-def _is_turned_at_once(device: Device, source: TensorDesc, destination: TensorDesc) -> bool:
+def _is_turned_at_once(device: Any, source: TensorDesc, destination: TensorDesc) -> bool:
     """Whether the kernel that turns a layout is there, or worth waiting for; if not, the next time finds it."""
     size = source.total_size_in_bytes
     return size >= LEAST_SIZE_THAT_WAITS_FOR_COMPILER or device.is_ready(_whole(source, destination))

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,14 +39,14 @@ from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.runtime import background, debug
 from dmlvk.runtime.answers_file import Answer, AnswersFile
 from dmlvk.runtime.asked_device import AskedDevice
+from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device_info import index_of
+from dmlvk.runtime.engine import Engine
+from dmlvk.runtime.tensor import Tensor
 from dmlvk.runtime.tuned_paths import kernels_hash
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 from dmlvk.vulkan.host_threads import Job, core_count, for_each, in_background
 from dmlvk.vulkan.locks import RLock
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
 
 # A question takes milliseconds once its kernels are compiled. What takes longer hangs.
 ANSWER_SECONDS = 10.0
@@ -80,7 +80,7 @@ def mode() -> str:
 
 
 class SelfTest:
-    """Which kernel paths of a Device may be taken. It does not keep the Device, which owns it."""
+    """Which kernel paths of an engine may be taken. It does not keep the engine, which owns it."""
 
     def __init__(self) -> None:
         self._locks = {path: RLock() for path in PATHS_TO_ASK}
@@ -92,23 +92,23 @@ class SelfTest:
         self._under_way: set[str] = set()
         self._asked_device = AskedDevice()
 
-    def allows(self, device: Device, plan: Plan) -> bool:
+    def allows(self, engine: Engine, plan: Plan) -> bool:
         """Whether a plan's path may be taken. Asks the device if nobody has. Other threads wait for the answer.
 
         If the answer is wrong, the path is none of the device's any more: plan anew.
         """
         path = NAME_END.split(plan.path)[0]
-        if not _is_asked(device.profile, path):
+        if not _is_asked(engine.profile, path):
             return True
-        with self._locks[path]: return self._allows(device, path)  # noqa: E701  # fmt: skip
+        with self._locks[path]: return self._allows(engine, path)  # noqa: E701  # fmt: skip
 
-    def is_asked_elsewhere(self, device: Device, plan: Plan) -> bool:
+    def is_asked_elsewhere(self, engine: Engine, plan: Plan) -> bool:
         """Whether another thread asks the plan's path, or has begun to: `allows` would wait for it.
 
         Of the threads that call this, one is told that nobody asks; it has to call `allows` at once.
         """
         path = NAME_END.split(plan.path)[0]
-        if self.has_answered(device, plan):
+        if self.has_answered(engine, plan):
             return False
         try:
             self._first[path].pop()
@@ -126,76 +126,76 @@ class SelfTest:
         """Whether a question was asked, or its Device opened."""
         return self._asked_device.is_begun
 
-    def open_early(self, device: Device) -> None:
+    def open_early(self, engine: Engine) -> None:
         """Open the Device that questions are asked on, unless somebody has begun to."""
-        self._asked_device.open_early(device)
+        self._asked_device.open_early(engine)
 
     def close(self) -> None:
         """Close the Device that questions are asked on. A question under way ends without an answer."""
         self._asked_device.close()
 
-    def _allows(self, device: Device, path: str) -> bool:
-        if path in device.profile.distrusted_paths:
+    def _allows(self, engine: Engine, path: str) -> bool:
+        if path in engine.profile.distrusted_paths:
             return False
-        fault = self._fault(device, path)
+        fault = self._fault(engine, path)
         if fault:
-            device.distrust(path)
+            engine.distrust(path)
         return not fault
 
-    def faults(self, device: Device) -> dict[str, str]:
+    def faults(self, engine: Engine) -> dict[str, str]:
         """Ask all paths that the device has; returns what was wrong, by path."""
-        asked = [path for path in PATHS_TO_ASK if _is_asked(device.profile, path)]
-        found = {path: self._locked_fault(device, path) for path in asked}
+        asked = [path for path in PATHS_TO_ASK if _is_asked(engine.profile, path)]
+        found = {path: self._locked_fault(engine, path) for path in asked}
         return {path: fault for path, fault in found.items() if fault}
 
-    def _locked_fault(self, device: Device, path: str) -> str:
-        with self._locks[path]: return self._fault(device, path)  # noqa: E701  # fmt: skip
+    def _locked_fault(self, engine: Engine, path: str) -> str:
+        with self._locks[path]: return self._fault(engine, path)  # noqa: E701  # fmt: skip
 
-    def has_answered(self, device: Device, plan: Plan) -> bool:
+    def has_answered(self, engine: Engine, plan: Plan) -> bool:
         """Whether `allows` would answer at once."""
-        return self._has_answered(device, NAME_END.split(plan.path)[0])
+        return self._has_answered(engine, NAME_END.split(plan.path)[0])
 
-    def has_answered_all(self, device: Device) -> bool:
+    def has_answered_all(self, engine: Engine) -> bool:
         """Whether no path has to be asked any more."""
-        return all(self._has_answered(device, path) for path in PATHS_TO_ASK)
+        return all(self._has_answered(engine, path) for path in PATHS_TO_ASK)
 
-    def _has_answered(self, device: Device, path: str) -> bool:
-        if not _is_asked(device.profile, path) or path in device.profile.distrusted_paths:
+    def _has_answered(self, engine: Engine, path: str) -> bool:
+        if not _is_asked(engine.profile, path) or path in engine.profile.distrusted_paths:
             return True
-        question = _question_of(device.profile, path)
+        question = _question_of(engine.profile, path)
         if question is None or question in self._known:
             return True
-        remembered = AnswersFile(device.profile).answer(question) if mode() == ONCE else None
+        remembered = AnswersFile(engine.profile).answer(question) if mode() == ONCE else None
         return remembered is not None and remembered.is_final
 
-    def _fault(self, device: Device, path: str) -> str:
+    def _fault(self, engine: Engine, path: str) -> str:
         """What was wrong with the answer of a path; "" if nothing was, or if there is no question for it."""
-        question = _question_of(device.profile, path)
+        question = _question_of(engine.profile, path)
         if question is None:
             return ""
         if question not in self._known:
-            file = AnswersFile(device.profile)
+            file = AnswersFile(engine.profile)
             earlier = file.answer(question) if mode() == ONCE else None
             if earlier is None or not earlier.is_final:
                 # In a handler, in the middle of this question: it cannot wait for the answer, and needs one.
                 if path in self._under_way:
-                    return self._asked(device, path)
-                self._known[question] = self._one_at_a_time(device, path, question, file)
-                if self.has_answered_all(device):
+                    return self._asked(engine, path)
+                self._known[question] = self._one_at_a_time(engine, path, question, file)
+                if self.has_answered_all(engine):
                     self._asked_device.close()
             else:
                 self._known[question] = earlier.fault
         return self._known[question]
 
-    def _one_at_a_time(self, device: Device, path: str, question: str, file: AnswersFile) -> str:
+    def _one_at_a_time(self, engine: Engine, path: str, question: str, file: AnswersFile) -> str:
         self._under_way.add(path)
         try:
             with file.asking(question):
-                return self._new_fault(device, path, question, file)
+                return self._new_fault(engine, path, question, file)
         finally:
             self._under_way.discard(path)
 
-    def _new_fault(self, device: Device, path: str, question: str, file: AnswersFile) -> str:
+    def _new_fault(self, engine: Engine, path: str, question: str, file: AnswersFile) -> str:
         """Ask, unless another process has just done so, and remember the answer."""
         earlier = file.answer(question) if mode() == ONCE else None
         if earlier is not None and earlier.is_final:
@@ -208,7 +208,7 @@ class SelfTest:
             # Until the answer is there, the file says that the process has ended in the question: perhaps it will.
             file.keep(question, replace(answer, ends=ends + 1))
             try:
-                fault = self._asked(device, path)
+                fault = self._asked(engine, path)
             except BaseException as error:  # Ctrl-C, or no memory for the question: that is no answer
                 file.keep(question, earlier)
                 if isinstance(error, OutOfMemoryError):
@@ -216,35 +216,37 @@ class SelfTest:
                 raise
         file.keep(question, replace(answer, fault=fault))
         if fault:
-            desc = _descs_of(device.profile, path)[0]
-            debug.note(device, desc, f"path {path} is not taken, its answer to a known question was: {fault}")
+            desc = _descs_of(engine.profile, path)[0]
+            debug.note(engine, desc, f"path {path} is not taken, its answer to a known question was: {fault}")
         return fault
 
-    def _asked(self, device: Device, path: str) -> str:
+    def _asked(self, engine: Engine, path: str) -> str:
         """Ask on a Device of its own; returns what was wrong."""
-        if index_of(device) is None:  # of a process that has forked: it cannot be used anyway
+        if index_of(engine) is None:  # of a process that has forked: it cannot be used anyway
             return ""
-        descs = _descs_of(device.profile, path)
+        descs = _descs_of(engine.profile, path)
 
-        def compile_all(own: Device) -> None:
-            _share_pipelines(device, own)
+        operators: dict[QuantizedLinearConvolutionDesc, CompiledOperator[QuantizedLinearConvolutionDesc]] = {}
+
+        def compile_all(own: Engine) -> None:
+            _share_pipelines(engine, own)
 
             def build(desc: QuantizedLinearConvolutionDesc) -> None:
-                own.compile(desc, path=path)
+                operators[desc] = CompiledOperator.of_plan(own, desc, own.plan(desc, path))
 
             # All threads of `Device.compile_all` may be waiting for this one.
             for_each(descs, build, threads=core_count(), is_nested=True)
 
-        def run(own: Device) -> str:
+        def run(own: Engine) -> str:
             for desc in descs:
-                fault = _fault_of(own, desc, path)
+                fault = _fault_of(operators.pop(desc))
                 if fault:
                     return fault
             # What follows takes some of these pipelines.
-            _share_pipelines(own, device)
+            _share_pipelines(own, engine)
             return ""
 
-        return self._asked_device.ask(device, compile_all, run)
+        return self._asked_device.ask(engine, compile_all, run)
 
 
 def prepare(profile: DeviceProfile) -> Job | None:
@@ -274,7 +276,7 @@ def _is_asked(profile: DeviceProfile, path: str) -> bool:
     return path in PATHS_TO_ASK and profile.device_type not in WITHOUT_UNITS and mode() != NEVER
 
 
-def _share_pipelines(source: Device, target: Device) -> None:
+def _share_pipelines(source: Engine, target: Engine) -> None:
     """Let a Device find what another one has compiled, unless one of them is closed or lost."""
     try:
         data = source.vulkan.visits.during(source.vulkan.pipelines.cache.data)
@@ -285,14 +287,16 @@ def _share_pipelines(source: Device, target: Device) -> None:
         pass
 
 
-def _fault_of(device: Device, desc: QuantizedLinearConvolutionDesc, path: str) -> str:
+def _fault_of(operator: CompiledOperator[QuantizedLinearConvolutionDesc]) -> str:
     """Run a question; returns what was wrong."""
+    desc = operator.desc
     inputs, expected = _data(desc)
-    operator = device.compile(desc, path=path)
     owned = {field for field in inputs if desc.tensors[field].flags & TensorFlags.OWNED_BY_DML}
     if owned:
         operator.initialize(**{field: inputs[field] for field in owned})
-    tensors = {field: device.tensor(desc.tensors[field]) for field in desc.tensors if field not in owned}
+    tensors = {
+        field: Tensor.empty(operator.engine, desc.tensors[field]) for field in desc.tensors if field not in owned
+    }
     for field, array in inputs.items():
         if field not in owned:
             tensors[field].write(array)

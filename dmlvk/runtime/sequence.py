@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.command_writer import CommandWriter, dispatch_count
 from dmlvk.runtime.copying import NotCopied
+from dmlvk.runtime.engine import Engine
+from dmlvk.runtime.of_device import OfDevice
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.recorder import SIMULTANEOUS_USE
 
-if TYPE_CHECKING:
-    from dmlvk.runtime.device import Device
 
-
-class Sequence(NotCopied):
+class Sequence(OfDevice, NotCopied):
     """Bindings recorded once and replayed with `submit`. Made by `Device.sequence`.
 
     The contents of its tensors may change between replays (`Tensor.write`); their memory stays the same. A sequence
@@ -40,24 +38,24 @@ class Sequence(NotCopied):
         "_timestamps",
         "_timing",
         "_vulkan",
-        "device",
+        "engine",
     )
 
     in_place_of_a_copy = "record its bindings once more (device.sequence)"
 
     def __init__(
-        self, device: Device, bindings: tuple[Binding, ...], timestamps: bool, times_of_each: bool = True
+        self, engine: Engine, bindings: tuple[Binding, ...], timestamps: bool, times_of_each: bool = True
     ) -> None:
-        self.device = device
-        self._vulkan = device.vulkan
-        self._queue = device.vulkan.queue
+        self.engine = engine
+        self._vulkan = engine.vulkan
+        self._queue = engine.vulkan.queue
         self._bindings = bindings
         self._timing: Timing | None = None
         self._last = 0
         self._monitor = Monitor(self._vulkan.context.availability)
         self._timestamps = timestamps
-        self._times_of_each = times_of_each or device.debug_level > 0
-        self._is_measured = timestamps or device.debug_level > 0
+        self._times_of_each = times_of_each or engine.debug_level > 0
+        self._is_measured = timestamps or engine.debug_level > 0
         self._batch, self._queries = self._vulkan.monitor.run(self._record, bindings)
         # Whether all kernels stay the same; and whether a submission therefore needs nothing else.
         self._is_special = all(binding.provisional is None for binding in bindings)
@@ -70,7 +68,7 @@ class Sequence(NotCopied):
         return CommandWriter(self._vulkan, SIMULTANEOUS_USE, queries).write(bindings), queries
 
     def __repr__(self) -> str:
-        return f"<dmlvk.Sequence of {len(self._bindings)} bindings on {self.device.name}>"
+        return f"<dmlvk.Sequence of {len(self._bindings)} bindings on {self.engine.name}>"
 
     def submit(self) -> Submission:
         """Run everything once more, after all earlier work; does not wait.
@@ -96,8 +94,8 @@ class Sequence(NotCopied):
         if not self._is_measured:
             return submission_of(self._queue, self._queue.submit(self._batch))
         submission = self._monitor.run(self._submit_after_the_last)
-        if self.device.debug_level:
-            self.device.report(self._bindings, submission)
+        if self.engine.debug_level:
+            debug.report(self.engine, self._bindings, submission)
         return submission
 
     def _record_again(self) -> None:

@@ -73,7 +73,7 @@ def device_of(tensors: Mapping[str, Tensor], name: DeviceName) -> Device:
             if name is not None:
                 _require_name(field, device, _selector(name))
         if tensor.device is not device:
-            other = another_device(tensor.device, device)
+            other = another_device(tensor.engine, device.engine)
             raise BindingError(f"{field} is a tensor of {other}; the tensors of one call share one device")
     assert device is not None, "there are tensors, or the name alone counts"
     return device

@@ -12,20 +12,21 @@ from dmlvk.errors import BindingError
 from dmlvk.runtime.array_protocol import ELSEWHERE, ArrayProtocol, with_advice
 from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.elements import Array, Bytes, element_view, write_elements
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.exchange import array_of, dlpack_capsule, dlpack_device
 from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, read_turned, turn, write_turned
+from dmlvk.runtime.of_device import OfDevice
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
 
 if TYPE_CHECKING:
     from dmlvk.runtime.calls import Call
-    from dmlvk.runtime.device import Device
 
 # Kernels read and write 16 bytes at a time from a tensor's start.
 TENSOR_ALIGNMENT = 16
 
 
-class Buffer(NotCopied):
+class Buffer(OfDevice, NotCopied):
     """A block of memory on a device, for tensors that must lie next to each other. Made by `Device.buffer`.
 
     Attributes
@@ -36,13 +37,13 @@ class Buffer(NotCopied):
 
     in_place_of_a_copy = "copy the contents of its tensors (Tensor.read_bytes, Tensor.write_bytes)"
 
-    def __init__(self, device: Device, size_in_bytes: int, memory: Allocation) -> None:
-        self.device = device
+    def __init__(self, engine: Engine, size_in_bytes: int, memory: Allocation) -> None:
+        self.engine = engine
         self.size_in_bytes = size_in_bytes
         self._memory: Allocation | None = memory
 
     def __repr__(self) -> str:
-        return f"<dmlvk.Buffer of {self.size_in_bytes} bytes on {self.device.name}>"
+        return f"<dmlvk.Buffer of {self.size_in_bytes} bytes on {self.engine.name}>"
 
     @named_arguments
     def tensor(self, desc: TensorDesc, offset: int = 0) -> Tensor:
@@ -72,10 +73,10 @@ class Buffer(NotCopied):
                 f"a tensor of {desc.total_size_in_bytes} bytes at offset {offset} ends at {end}, past the buffer's "
                 f"{self.size_in_bytes} bytes"
             )
-        return Tensor(self.device, desc, self._live_memory(), offset)
+        return Tensor(self.engine, desc, self._live_memory(), offset)
 
     def _live_memory(self) -> Allocation:
-        self.device.require_open()
+        self.engine.require_open()
         if self._memory is None:
             raise BindingError(f"{self!r} was freed")
         return self._memory
@@ -86,7 +87,7 @@ class Buffer(NotCopied):
 
 
 @with_advice(ELSEWHERE)
-class Tensor(NotCopied, ArrayProtocol):
+class Tensor(OfDevice, NotCopied, ArrayProtocol):
     """A tensor in a device's memory. Made by `Device.tensor` and `Buffer.tensor`.
 
     Attributes
@@ -101,19 +102,24 @@ class Tensor(NotCopied, ArrayProtocol):
     #     The calls with this tensor that operators remember. Not a WeakSet: while one thread goes through that,
     #     another one may not add to it.
 
-    __slots__ = ("__weakref__", "_memory", "calls", "desc", "device", "offset")
+    __slots__ = ("__weakref__", "_memory", "calls", "desc", "engine", "offset")
 
     in_place_of_a_copy = "copy the contents (device.tensor(tensor.numpy())), or send tensor.numpy()"
 
-    def __init__(self, device: Device, desc: TensorDesc, memory: Allocation, offset: int = 0) -> None:
+    def __init__(self, engine: Engine, desc: TensorDesc, memory: Allocation, offset: int = 0) -> None:
         self.calls: set[ref[Call]] | None = None
-        self.device = device
+        self.engine = engine
         self.desc = desc
         self.offset = offset
         self._memory: Allocation | None = memory
 
+    @classmethod
+    def empty(cls, engine: Engine, desc: TensorDesc) -> Tensor:
+        """A tensor whose contents are undefined, in memory of its own."""
+        return cls(engine, desc, engine.vulkan.memory.allocate(desc.total_size_in_bytes))
+
     def __repr__(self) -> str:
-        return f"<dmlvk.Tensor {self.desc.data_type.name} {self.desc.sizes} on {self.device.name}>"
+        return f"<dmlvk.Tensor {self.desc.data_type.name} {self.desc.sizes} on {self.engine.name}>"
 
     @property
     def is_freed(self) -> bool:
@@ -130,7 +136,7 @@ class Tensor(NotCopied, ArrayProtocol):
         DeviceError
             Its device was closed.
         """
-        self.device.require_open()
+        self.engine.require_open()
         if self._memory is None:
             raise BindingError(f"{self!r} was freed")
         return self._memory
@@ -191,19 +197,19 @@ class Tensor(NotCopied, ArrayProtocol):
         return out
 
     def _read_into(self, out: Array) -> None:
-        if self.device.vulkan.visits.during(self._read_mapped, out):
+        if self.engine.vulkan.visits.during(self._read_mapped, out):
             return
         if self.desc.total_size_in_bytes >= LEAST_SIZE_TURNED_ON_DEVICE and read_turned(self, out):
             return
         memory = self.memory()
         if self.desc.is_packed and out.flags.c_contiguous:
-            self.device.vulkan.transfers.read(memory, self.offset, out.reshape(-1).view(np.uint8))
+            self.engine.vulkan.transfers.read(memory, self.offset, out.reshape(-1).view(np.uint8))
         else:
             out[...] = element_view(self.desc, self._read(memory))
 
     def _read_mapped(self, out: Array) -> bool:
         """Read the elements where the host reaches them; whether it does."""
-        transfers, desc = self.device.vulkan.transfers, self.desc
+        transfers, desc = self.engine.vulkan.transfers, self.desc
         memory = self.memory()
         view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
         if view is None:
@@ -231,7 +237,7 @@ class Tensor(NotCopied, ArrayProtocol):
             For other sizes or another data type.
         """
         desc = self.desc
-        if isinstance(array, Tensor) and array.device is self.device and self._write_tensor(array):
+        if isinstance(array, Tensor) and array.engine is self.engine and self._write_tensor(array):
             return
         elements = array_of(array)
         if elements.shape != desc.sizes:
@@ -241,20 +247,20 @@ class Tensor(NotCopied, ArrayProtocol):
         expected = desc.data_type.numpy_dtype
         if elements.dtype.newbyteorder("=") != expected:
             raise BindingError(f"an array of {elements.dtype} cannot be written to a tensor of {expected}; use astype")
-        if self.device.vulkan.visits.during(self._write_mapped, elements):
+        if self.engine.vulkan.visits.during(self._write_mapped, elements):
             return
         memory = self.memory()
         if desc.is_packed and elements.flags.c_contiguous and elements.dtype.isnative:
-            self.device.vulkan.transfers.write(memory, self.offset, elements.reshape(-1).view(np.uint8))
+            self.engine.vulkan.transfers.write(memory, self.offset, elements.reshape(-1).view(np.uint8))
         elif desc.total_size_in_bytes >= LEAST_SIZE_TURNED_ON_DEVICE and write_turned(self, elements):
             return
         elif desc.is_packed:
             packed = np.ascontiguousarray(elements, dtype=expected)
-            self.device.vulkan.transfers.write(memory, self.offset, packed.reshape(-1).view(np.uint8))
+            self.engine.vulkan.transfers.write(memory, self.offset, packed.reshape(-1).view(np.uint8))
         else:
             content = self._read(memory)
             write_elements(desc, content, elements)
-            self.device.vulkan.transfers.write(memory, self.offset, content)
+            self.engine.vulkan.transfers.write(memory, self.offset, content)
 
     def _write_tensor(self, source: Tensor) -> bool:
         """Write the elements of a tensor of the same device; whether the device can do that."""
@@ -266,7 +272,7 @@ class Tensor(NotCopied, ArrayProtocol):
 
     def _write_mapped(self, elements: Array) -> bool:
         """Write the elements where the host reaches them; whether it does."""
-        transfers, desc = self.device.vulkan.transfers, self.desc
+        transfers, desc = self.engine.vulkan.transfers, self.desc
         memory = self.memory()
         view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
         if view is None:
@@ -325,9 +331,9 @@ class Tensor(NotCopied, ArrayProtocol):
         content = np.frombuffer(memoryview(data).cast("B"), np.uint8)
         if content.size != self.desc.total_size_in_bytes:
             raise BindingError(f"{content.size} bytes given for a tensor of {self.desc.total_size_in_bytes} bytes")
-        self.device.vulkan.transfers.write(self.memory(), self.offset, content)
+        self.engine.vulkan.transfers.write(self.memory(), self.offset, content)
 
     def _read(self, memory: Allocation) -> Bytes:
         content = np.empty(self.desc.total_size_in_bytes, np.uint8)
-        self.device.vulkan.transfers.read(memory, self.offset, content)
+        self.engine.vulkan.transfers.read(memory, self.offset, content)
         return content

@@ -112,7 +112,7 @@ def _measured(device: Device, desc: OperatorDesc, operators: Mapping[str, Compil
 
 def _sequence(device: Device, bindings: list[Binding]) -> Sequence:
     is_cpu = device.profile.device_type is DeviceType.CPU
-    return Sequence(device, tuple(bindings), timestamps=not is_cpu, times_of_each=False)
+    return Sequence(device.engine, tuple(bindings), timestamps=not is_cpu, times_of_each=False)
 
 
 def _seconds(device: Device, bindings: list[Binding]) -> float:

@@ -125,7 +125,7 @@ def operand(name: str, tensor: torch.Tensor, device: Device) -> Tensor:
     if order is None:
         return _copied(tensor, device)
     packed = _copied(tensor.permute(order), device)
-    return Tensor(device, TensorDesc(data_type, tensor.shape, tensor.stride()), packed.memory(), packed.offset)
+    return Tensor(device.engine, TensorDesc(data_type, tensor.shape, tensor.stride()), packed.memory(), packed.offset)
 
 
 def _copied(tensor: torch.Tensor, device: Device) -> Tensor:

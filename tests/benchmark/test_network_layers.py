@@ -21,6 +21,7 @@ from dmlvk.benchmark.networks.tables import is_correct
 from dmlvk.benchmark.networks.work import LEVELS, ZERO_POINT, noise, work_of
 from dmlvk.benchmark.records import read
 from dmlvk.command_line import main
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.sequence import Sequence
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 from tests.runtime.small_work import Counter
@@ -181,9 +182,9 @@ def test_each_layer_waits_for_the_one_before(device: dmlvk.Device, monkeypatch: 
 def kept(recorded: list[Any]) -> Any:
     """The class of sequences, with a list of the bindings that each got."""
 
-    def record(device: dmlvk.Device, bindings: Any, **options: Any) -> Sequence:
+    def record(engine: Engine, bindings: Any, **options: Any) -> Sequence:
         recorded.append(bindings)
-        return Sequence(device, bindings, **options)
+        return Sequence(engine, bindings, **options)
 
     return record
 

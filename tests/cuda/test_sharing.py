@@ -190,7 +190,7 @@ def test_ten_thousand_exports_leave_nothing(gpu: dmlvk.Device) -> None:
     assert gpu.memory_used == before
     # The free memory is the whole GPU's, of which other processes may take some at times. A leak takes it each time.
     assert min(lost) <= 64 << 20, lost
-    assert len(sharing_of(gpu)._released) < 100_000
+    assert len(sharing_of(gpu.engine)._released) < 100_000
 
 
 def test_other_threads_export_and_call(gpu: dmlvk.Device) -> None:

@@ -112,7 +112,7 @@ class TestItFinds:
 
     def test_a_tensor_that_lies_in_another(self, fuzzer: Fuzzer) -> None:
         desc = dmlvk.TensorDesc(dmlvk.DataType.UINT8, (256,))
-        overlapping = dmlvk.Tensor(fuzzer.small, desc, fuzzer.canaries[0].memory())
+        overlapping = dmlvk.Tensor(fuzzer.small.engine, desc, fuzzer.canaries[0].memory())
         assert fuzzer._written(overlapping) == "writing changed another tensor"
         fuzzer.canaries[0].write(fuzzer.canary)
 

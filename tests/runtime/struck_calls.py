@@ -254,7 +254,7 @@ def answered(state: State) -> object:
     )
     path = own.plan(desc).path
     # A handler may compile meanwhile: at any moment, the paths are those of the SelfTest, if there is one.
-    before, own.self_test = own.self_test, None
+    before, own.engine.self_test = own.engine.self_test, None
     patch = pytest.MonkeyPatch()
     try:
         # The other path is not compiled, so that the Device stays open.
@@ -263,11 +263,11 @@ def answered(state: State) -> object:
         patch.setattr(self_test, "WITHOUT_UNITS", frozenset())
         patch.setenv("DMLVK_SELF_TEST", "always")
         forget_questions()
-        own.self_test = asked = self_test.SelfTest()
+        own.engine.self_test = asked = self_test.SelfTest()
         try:
             return own.compile(desc, wait=True)
         finally:
-            own.self_test = None
+            own.engine.self_test = None
             asked.close()
             if path in own.profile.distrusted_paths:
                 raise SystemExit(f"an exception from outside was taken for a wrong answer: {asked._known}")
@@ -277,7 +277,7 @@ def answered(state: State) -> object:
         finally:
             patch.undo()  # all of it, if an exception came in the middle of the first time
             forget_questions()
-            own.self_test = before
+            own.engine.self_test = before
 
 
 def forget_questions() -> None:

@@ -20,7 +20,10 @@ from dmlvk.runtime import answers_file, background, device_info, self_test
 from dmlvk.runtime import asked_device as asking
 from dmlvk.runtime import device as device_module
 from dmlvk.runtime.asked_device import MOST_DEVICES, AskedDevice
+from dmlvk.runtime.compiled_operator import CompiledOperator
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.implementation import Implementation
+from dmlvk.runtime.tensor import Tensor
 from dmlvk.runtime.tuned_paths import kernels_hash
 from dmlvk.vulkan import host_threads
 from dmlvk.vulkan.pipelines import Pipelines
@@ -35,21 +38,21 @@ SECONDS = 60.0
 COPY = copy_desc(dmlvk.TensorDesc("int32", (64,)))
 
 
-def prepare(own: dmlvk.Device) -> None:
-    own.compile(COPY)
+def prepare(own: Engine) -> None:
+    CompiledOperator.of_plan(own, COPY, own.plan(COPY))
 
 
-def answer(own: dmlvk.Device) -> str:
-    own.tensor([1, 2, 3]).numpy()
+def answer(own: Engine) -> str:
+    Tensor.empty(own, dmlvk.TensorDesc("int32", (3,))).numpy()
     return ""
 
 
-def lose(own: dmlvk.Device) -> str:
+def lose(own: Engine) -> str:
     own.vulkan.context.availability.lose()
     raise DeviceLostError("as a driver's reset does")
 
 
-def hang(own: dmlvk.Device) -> str:
+def hang(own: Engine) -> str:
     raise dmlvk.DeviceError("the work was not done")
 
 
@@ -98,14 +101,14 @@ class TestQuestions:
 
     def test_they_are_compiled_together_and_run_alone(self, user: dmlvk.Device, calls: Calls) -> None:
         asked, meeting = AskedDevice(), threading.Barrier(3)
-        seen: set[dmlvk.Device] = set()
+        seen: set[Engine] = set()
         inside: list[str] = []
 
-        def compiled(own: dmlvk.Device) -> None:
+        def compiled(own: Engine) -> None:
             seen.add(own)
             meeting.wait(SECONDS)
 
-        def alone(own: dmlvk.Device) -> str:
+        def alone(own: Engine) -> str:
             inside.append("")
             time.sleep(0.05)
             assert len(inside) == 1
@@ -113,7 +116,7 @@ class TestQuestions:
             return answer(own)
 
         for name in "abc":
-            calls.start(name, lambda: asked.ask(user, compiled, alone))
+            calls.start(name, lambda: asked.ask(user.engine, compiled, alone))
         assert calls.join() == {"a": "", "b": "", "c": ""}
         (own,) = seen
         assert not own.is_closed
@@ -123,13 +126,13 @@ class TestQuestions:
     @pytest.mark.parametrize("fault", [lose, hang], ids=["it is lost", "it hangs"])
     @pytest.mark.parametrize("other", ["is compiled", "waits to run"])
     def test_only_the_one_that_ran_is_to_blame(
-        self, user: dmlvk.Device, calls: Calls, fault: Callable[[dmlvk.Device], str], other: str
+        self, user: dmlvk.Device, calls: Calls, fault: Callable[[Engine], str], other: str
     ) -> None:
         asked = AskedDevice()
         running, begun, failed, waiting = [threading.Event() for _ in range(4)]
-        seen: list[dmlvk.Device] = []
+        seen: list[Engine] = []
 
-        def fail(own: dmlvk.Device) -> str:
+        def fail(own: Engine) -> str:
             running.set()
             assert begun.wait(SECONDS)
             if other == "waits to run":
@@ -140,7 +143,7 @@ class TestQuestions:
             finally:
                 failed.set()
 
-        def compile_late(own: dmlvk.Device) -> None:
+        def compile_late(own: Engine) -> None:
             seen.append(own)
             begun.set()
             if other == "is compiled":
@@ -150,9 +153,9 @@ class TestQuestions:
             prepare(own)
             waiting.set()
 
-        calls.start("bad", lambda: asked.ask(user, prepare, fail))
+        calls.start("bad", lambda: asked.ask(user.engine, prepare, fail))
         assert running.wait(SECONDS)
-        calls.start("good", lambda: asked.ask(user, compile_late, answer))
+        calls.start("good", lambda: asked.ask(user.engine, compile_late, answer))
         found = calls.join()
         assert found["good"] == "" and found["bad"].startswith(("DeviceLostError: as a", "DeviceError: the work"))
         first, second = seen
@@ -162,23 +165,23 @@ class TestQuestions:
     def test_a_driver_that_refuses_a_kernel_keeps_its_device(self, user: dmlvk.Device) -> None:
         asked, seen = AskedDevice(), []
 
-        def refuse(own: dmlvk.Device) -> None:
+        def refuse(own: Engine) -> None:
             seen.append(own)
             raise dmlvk.DeviceError("it is\nrefused")
 
-        assert asked.ask(user, refuse, answer) == "DeviceError: it is refused"
-        assert asked.ask(user, lambda own: seen.append(own), answer) == ""
+        assert asked.ask(user.engine, refuse, answer) == "DeviceError: it is refused"
+        assert asked.ask(user.engine, lambda own: seen.append(own), answer) == ""
         assert seen[0] is seen[1] and not seen[0].is_closed
         asked.close()
 
     def test_a_device_that_is_lost_each_time_ends_it(self, user: dmlvk.Device) -> None:
         seen = []
 
-        def compiled(own: dmlvk.Device) -> None:
+        def compiled(own: Engine) -> None:
             seen.append(own)
             lose(own)
 
-        assert AskedDevice().ask(user, compiled, answer).startswith("DeviceLostError: ")
+        assert AskedDevice().ask(user.engine, compiled, answer).startswith("DeviceLostError: ")
         assert len(set(seen)) == MOST_DEVICES and all(own.is_closed for own in seen)
 
     def test_in_the_middle_of_another_of_the_same_thread(self, user: dmlvk.Device) -> None:
@@ -186,12 +189,12 @@ class TestQuestions:
         asked = AskedDevice()
         seen, found = [], []
 
-        def interrupted(own: dmlvk.Device) -> str:
-            found.append(asked.ask(user, lambda other: seen.append(other), lose))
-            found.append(own.vulkan.monitor.run(lambda: asked.ask(user, prepare, answer)))
+        def interrupted(own: Engine) -> str:
+            found.append(asked.ask(user.engine, lambda other: seen.append(other), lose))
+            found.append(own.vulkan.monitor.run(lambda: asked.ask(user.engine, prepare, answer)))
             return answer(own)
 
-        assert asked.ask(user, prepare, interrupted) == ""
+        assert asked.ask(user.engine, prepare, interrupted) == ""
         assert found == ["DeviceLostError: as a driver's reset does", ""]
         assert seen[0].is_closed and seen[0] is not asked._device
         asked.close()
@@ -201,16 +204,16 @@ class TestQuestions:
     def test_what_is_no_answer_is_raised(
         self, user: dmlvk.Device, shim: Shim, error: type[BaseException], when: str
     ) -> None:
-        def fail(own: dmlvk.Device) -> Any:
-            own.tensor([1, 2, 3])
+        def fail(own: Engine) -> Any:
+            Tensor.empty(own, dmlvk.TensorDesc("int32", (3,)))
             raise error("in the middle")
 
         asked = AskedDevice()
         with pytest.raises(error):
-            asked.ask(user, *((fail, answer) if when == "compiling" else (prepare, fail)))
+            asked.ask(user.engine, *((fail, answer) if when == "compiling" else (prepare, fail)))
         if error is OutOfMemoryError:
             assert shim.live_count == {}, "its memory is given back"
-        assert asked.ask(user, prepare, answer) == ""
+        assert asked.ask(user.engine, prepare, answer) == ""
         asked.close()
         assert shim.live_count == {}
 
@@ -219,8 +222,8 @@ class TestQuestions:
         self, user: dmlvk.Device, shim: Shim, calls: Calls, monkeypatch: pytest.MonkeyPatch, when: str
     ) -> None:
         """By another thread: the question has no answer, and nothing is left of it."""
-        assert user.self_test is not None
-        asked: AskedDevice = user.self_test._asked_device
+        assert isinstance(user.engine.self_test, self_test.SelfTest)
+        asked: AskedDevice = user.engine.self_test._asked_device
         begun, closed = threading.Event(), threading.Event()
         index_of = device_info.index_of
 
@@ -229,20 +232,20 @@ class TestQuestions:
                 begun.set()
                 assert closed.wait(SECONDS)
 
-        def slowly(device: dmlvk.Device) -> int | None:
+        def slowly(device: Engine) -> int | None:
             wait("opening")
             return index_of(device)
 
-        def compiled(own: dmlvk.Device) -> None:
+        def compiled(own: Engine) -> None:
             wait("compiling")
             prepare(own)
 
-        def ran(own: dmlvk.Device) -> str:
+        def ran(own: Engine) -> str:
             wait("running")
             return answer(own)
 
         monkeypatch.setattr(asking, "index_of", slowly)
-        calls.start("question", lambda: asked.ask(user, compiled, ran))
+        calls.start("question", lambda: asked.ask(user.engine, compiled, ran))
         assert begun.wait(SECONDS)
         user.close()
         closed.set()
@@ -253,13 +256,13 @@ class TestQuestions:
 
     def test_a_handler_that_closes_the_user_s_device(self, user: dmlvk.Device, shim: Shim) -> None:
         """In the middle of a call on the asked device, which cannot be closed then; it is closed at the end."""
-        assert user.self_test is not None
+        assert isinstance(user.engine.self_test, self_test.SelfTest)
 
-        def closing(own: dmlvk.Device) -> str:
+        def closing(own: Engine) -> str:
             own.vulkan.monitor.run(user.close)
             return answer(own)
 
-        assert user.self_test._asked_device.ask(user, prepare, closing) == ""
+        assert user.engine.self_test._asked_device.ask(user.engine, prepare, closing) == ""
         assert user.is_closed and shim.live_count == {}
 
 
@@ -268,18 +271,18 @@ def test_one_thread_opens_it_early(user: dmlvk.Device, calls: Calls, monkeypatch
     asked, opened, go = AskedDevice(), [], threading.Event()
     index_of = device_info.index_of
 
-    def slowly(device: dmlvk.Device) -> int | None:
+    def slowly(device: Engine) -> int | None:
         opened.append(threading.get_ident())
         assert go.wait(SECONDS)
         return index_of(device)
 
     monkeypatch.setattr(asking, "index_of", slowly)
-    calls.start("opens", lambda: asked.open_early(user))
+    calls.start("opens", lambda: asked.open_early(user.engine))
     while not opened:
         time.sleep(0.001)
     assert asked.is_begun
-    asked.open_early(user)
-    calls.start("asks", lambda: asked.ask(user, prepare, answer))
+    asked.open_early(user.engine)
+    calls.start("asks", lambda: asked.ask(user.engine, prepare, answer))
     time.sleep(0.05)
     go.set()
     assert calls.join() == {"opens": None, "asks": ""}
@@ -296,27 +299,27 @@ def paths(user: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
     monkeypatch.setattr(self_test, "WITHOUT_UNITS", frozenset())
     for cached in (self_test._descs_of, self_test._question_of):
         cached.cache_clear()
-    user.self_test = self_test.SelfTest()
+    user.engine.self_test = self_test.SelfTest()
     yield found
     for cached in (self_test._descs_of, self_test._question_of):
         cached.cache_clear()
 
 
 @pytest.fixture
-def asked_on(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dmlvk.Device, str]]:
+def asked_on(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Engine, str]]:
     """The questions that ran: the device and the path."""
-    found: list[tuple[dmlvk.Device, str]] = []
+    found: list[tuple[Engine, str]] = []
     ask = self_test._fault_of
 
-    def noted(own: dmlvk.Device, desc: Any, path: str) -> str:
-        found.append((own, path))
-        return ask(own, desc, path)
+    def noted(operator: Any) -> str:
+        found.append((operator.engine, self_test.NAME_END.split(operator.plan.path)[0]))
+        return ask(operator)
 
     monkeypatch.setattr(self_test, "_fault_of", noted)
     return found
 
 
-Asked = list[tuple[dmlvk.Device, str]]
+Asked = list[tuple[Engine, str]]
 
 
 def test_two_paths_share_it_and_the_last_closes_it(
@@ -352,8 +355,8 @@ def test_a_path_that_loses_it_takes_no_other_away(
 ) -> None:
     ask = self_test._fault_of
 
-    def fail(own: dmlvk.Device, desc: Any, path: str) -> str:
-        return lose(own) if path == paths[1] else ask(own, desc, path)
+    def fail(operator: Any) -> str:
+        return lose(operator.engine) if operator.plan.path == paths[1] else ask(operator)
 
     monkeypatch.setattr(self_test, "_fault_of", fail)
     with pytest.raises(ValueError, match=f"no kernel path '{paths[1]}'"):
@@ -370,9 +373,9 @@ class TestCompilingMeanwhile:
         """Questions wait for this event."""
         event, ask = threading.Event(), self_test._fault_of
 
-        def held(own: dmlvk.Device, desc: Any, path: str) -> str:
+        def held(operator: Any) -> str:
             assert event.wait(SECONDS)
-            return ask(own, desc, path)
+            return ask(operator)
 
         monkeypatch.setattr(self_test, "_fault_of", held)
         yield event
@@ -420,11 +423,11 @@ class TestCompilingMeanwhile:
         ask, descs = self_test._fault_of, self.descs(user, 5)
         compiled: list[Any] = []
 
-        def interrupted(own: dmlvk.Device, desc: Any, path: str) -> str:
+        def interrupted(operator: Any) -> str:
             if not compiled:
                 compiled.append(None)
                 compiled[:] = user.compile_all(descs[1:])
-            return ask(own, desc, path)
+            return ask(operator)
 
         monkeypatch.setattr(self_test, "_fault_of", interrupted)
         calls.start("asked", partial(user.compile, descs[0], wait=True))
@@ -546,8 +549,8 @@ class TestOpeningEarly:
     def test_not_if_all_have_answered(
         self, user: dmlvk.Device, paths: tuple[str, str], opened: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert user.self_test is not None and user.self_test.faults(user) == {}
-        user.self_test = self_test.SelfTest()
+        assert user.engine.self_test is not None and user.engine.self_test.faults(user.engine) == {}
+        user.engine.self_test = self_test.SelfTest()
         user.compile(convolution(8, 5, owned=False).desc)
         assert opened == []
 
@@ -562,7 +565,7 @@ PROGRAM = """
     self_test.PATHS_TO_ASK = (path, "integer")
     self_test.QUESTIONS = dict.fromkeys(self_test.PATHS_TO_ASK, (QUESTION,))
     self_test.WITHOUT_UNITS = frozenset()
-    device.self_test = self_test.SelfTest()
+    device.engine.self_test = self_test.SelfTest()
 """
 
 

@@ -203,6 +203,47 @@ def test_a_dropped_device_is_freed_when_its_work_is_done(device: dmlvk.Device, v
     assert all(submission.done for submission in submissions)
 
 
+@pytest.mark.parametrize("last", ["device", "tensor", "operator", "binding", "sequence"])
+def test_a_device_is_closed_with_the_last_object_that_belongs_to_it(device: dmlvk.Device, last: str) -> None:
+    """By counting references: without the garbage collector, and with work in flight."""
+    before = set(open_devices)
+    gc.collect()
+    gc.disable()
+    try:
+        own = open_variant(device, "direct")
+        gone = weakref.ref(own.engine)
+        source, target = own.tensor(VALUES), own.tensor(DESC)
+        copy = own.compile(copy_desc(DESC))
+        binding = copy.bind(input_tensor=source, output_tensor=target)
+        sequence = own.sequence([binding])
+        running = keep_busy(own, 0.05)[0]
+        submissions = [
+            own.submit([binding, binding]),
+            sequence.submit(),
+            copy(input_tensor=source, output_tensor=target),
+        ]
+        of_device: dict[str, Any] = {
+            "device": own,
+            "tensor": target,
+            "operator": copy,
+            "binding": binding,
+            "sequence": sequence,
+        }
+        kept = of_device.pop(last)
+        del of_device, own, source, target, copy, binding, sequence
+        assert gone() is not None
+        shown = kept if last == "device" else kept.device
+        np.testing.assert_array_equal(shown.tensor(VALUES).numpy(), VALUES)
+        if last != "device":
+            assert kept.device is shown
+        del shown, kept
+        assert gone() is None
+        assert set(open_devices) <= before
+        assert running.done and all(submission.done for submission in submissions)
+    finally:
+        gc.enable()
+
+
 def test_work_in_flight_keeps_what_it_uses_when_its_users_drop_it(device: dmlvk.Device) -> None:
     """All but the device and the output is dropped, in the middle of the work."""
     with open_variant(device, "direct") as own:
@@ -218,7 +259,7 @@ def test_work_in_flight_keeps_what_it_uses_when_its_users_drop_it(device: dmlvk.
                 del binding, submitted
             assert not running.done
             own._operators.clear()
-            own._lists.clear()
+            own.engine.lists.clear()
             del copy, source
             gc.collect()
             for _ in range(50):  # takes the memory, and the descriptor sets and command buffers, if they are free

@@ -42,7 +42,7 @@ def copying(device: dmlvk.Device, source: str, target: str) -> tuple[tuple[Dispa
 def test_stages_run_in_order_and_scratch_is_there(device: dmlvk.Device) -> None:
     stages = copying(device, "input_tensor", SCRATCH) + copying(device, SCRATCH, "output_tensor")
     with open_variant(device, "direct") as own:
-        operator = dmlvk.CompiledOperator.of_plan(own, copy_desc(DESC), Plan("twice", stages, scratch_size=256))
+        operator = dmlvk.CompiledOperator.of_plan(own.engine, copy_desc(DESC), Plan("twice", stages, scratch_size=256))
         source, first, second = own.tensor(VALUES), own.tensor(DESC), own.tensor(DESC)
         bindings = [operator.bind(input_tensor=source, output_tensor=target) for target in (first, second)]
         assert own.memory_used == 5 * 256
@@ -62,14 +62,14 @@ def test_clean_memory_holds_zeros_at_first_and_is_no_other_binding_s(device: dml
         del dirty
         own.wait()
         reading = dmlvk.CompiledOperator.of_plan(
-            own, copy_desc(DESC), Plan("reading", copying(device, CLEAN, "output_tensor"), clean_size=256)
+            own.engine, copy_desc(DESC), Plan("reading", copying(device, CLEAN, "output_tensor"), clean_size=256)
         )
         source, target = own.tensor(VALUES), own.tensor(VALUES)
         reading.bind(input_tensor=source, output_tensor=target)
         reading(input_tensor=source, output_tensor=target).wait()
         np.testing.assert_array_equal(target.numpy(), np.zeros_like(VALUES))
         stages = copying(device, CLEAN, "output_tensor") + copying(device, "input_tensor", CLEAN)
-        writing = dmlvk.CompiledOperator.of_plan(own, copy_desc(DESC), Plan("writing", stages, clean_size=256))
+        writing = dmlvk.CompiledOperator.of_plan(own.engine, copy_desc(DESC), Plan("writing", stages, clean_size=256))
         for expected in (np.zeros_like(VALUES), VALUES):
             writing(input_tensor=source, output_tensor=target).wait()
             np.testing.assert_array_equal(target.numpy(), expected)
@@ -85,7 +85,7 @@ def test_persistent_memory_is_filled_once(device: dmlvk.Device) -> None:
         initialization=copying(device, "input_tensor", PERSISTENT),
         persistent_size=256,
     )
-    operator = dmlvk.CompiledOperator.of_plan(device, copy_desc(OWNED, DESC), plan)
+    operator = dmlvk.CompiledOperator.of_plan(device.engine, copy_desc(OWNED, DESC), plan)
     target = device.tensor(DESC)
     with pytest.raises(dmlvk.BindingError, match=r"call initialize\(input_tensor\) first"):
         operator(output_tensor=target)

@@ -209,7 +209,7 @@ def test_the_last_call_goes_with_its_tensors(device: dmlvk.Device) -> None:
 def test_calls_of_one_operator_share_its_scratch(device: dmlvk.Device) -> None:
     stages = copying(device, "input_tensor", SCRATCH) + copying(device, SCRATCH, "output_tensor")
     with open_variant(device, "direct") as own:
-        operator = dmlvk.CompiledOperator.of_plan(own, copy_desc(DESC), Plan("twice", stages, scratch_size=256))
+        operator = dmlvk.CompiledOperator.of_plan(own.engine, copy_desc(DESC), Plan("twice", stages, scratch_size=256))
         sources, targets = [own.tensor(VALUES + n) for n in range(4)], [own.tensor(DESC) for _ in range(4)]
         for _ in range(3):
             for source, target in zip(sources, targets, strict=True):

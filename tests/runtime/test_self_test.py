@@ -31,6 +31,7 @@ from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, VECTORS
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.runtime import answers_file, implementation, self_test
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.vulkan.host_threads import Job
 from dmlvk.vulkan.pipeline_cache import PipelineCache
@@ -69,9 +70,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     ask = self_test.SelfTest._asked
 
-    def counted(self: Any, device: dmlvk.Device, path: str) -> str:
+    def counted(self: Any, engine: Engine, path: str) -> str:
         found.append(path)
-        return ask(self, device, path)
+        return ask(self, engine, path)
 
     monkeypatch.setattr(self_test.SelfTest, "_asked", counted)
     return found

@@ -62,7 +62,7 @@ class TestSequence:
             binding = copy.bind(input_tensor=a, output_tensor=b)
             binding.seconds = ((seconds,),)
             resets, timestamps = (Counter(monkeypatch, f"vkCmd{name}") for name in ("ResetQueryPool", "WriteTimestamp"))
-            sequence = Sequence(own, (binding,) * 9, timestamps=True, times_of_each=False)
+            sequence = Sequence(own.engine, (binding,) * 9, timestamps=True, times_of_each=False)
             assert (resets.count, timestamps.count) == (1, 2)
             for _ in range(2):
                 (time,) = sequence.submit().dispatch_times or ()

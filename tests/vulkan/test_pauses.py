@@ -142,7 +142,7 @@ def test_only_the_background_gives_way(device: dmlvk.Device, monkeypatch: pytest
     case = convolution(owned=True)
     for gives_way in (False, True):
         with dmlvk.Device(device.name) as own:
-            general = held_back(own, case.desc)
+            general = held_back(own.engine, case.desc)
             assert not used
             general.build_special(gives_way=gives_way)
             special = general.latest

@@ -77,7 +77,7 @@ def time_chain(
         _run(once)
         count = repeats(min(_run(once) for _ in range(FEWEST_ROUNDS)))
     measured = _measured(device, tuple(bindings) * count)
-    plain = Recorded(device, tuple(bindings) * count, timestamps=False)
+    plain = Recorded(device.engine, tuple(bindings) * count, timestamps=False)
     if is_cpu:
         _run(plain)
     else:
@@ -105,7 +105,7 @@ def repeats(seconds: float) -> int:
 
 
 def _measured(device: dmlvk.Device, bindings: Sequence[Binding]) -> Recorded:
-    return Recorded(device, tuple(bindings), timestamps=True, times_of_each=False)
+    return Recorded(device.engine, tuple(bindings), timestamps=True, times_of_each=False)
 
 
 def _run(sequence: Recorded) -> float:

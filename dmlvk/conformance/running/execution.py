@@ -57,7 +57,7 @@ class Devices:
         with dmlvk.Device(self._selector) as device:
             self.profile = device.profile
             self.features = device.vulkan.context.configuration.features
-            self.distrusted_paths = {} if device.self_test is None else device.self_test.faults(device)
+            self.distrusted_paths = device.distrusted_paths()
 
     def get(self, profile: str, workload: Workload) -> dmlvk.Device:
         """The device, narrowed to a profile of `profiles.PROFILES` and to the limits that a workload asks for."""
@@ -66,7 +66,7 @@ class Devices:
         if device is None:
             narrowed = workload_profile(self.profile, profile, workload)
             device = self._open[key] = dmlvk.Device(self._selector, profile=narrowed)
-            device.self_test = None  # cases test all paths, also those that nobody else takes
+            device.engine.self_test = None  # cases test all paths, also those that nobody else takes
             if len(self._open) > DEVICE_COUNT:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(key)

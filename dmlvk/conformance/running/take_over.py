@@ -36,7 +36,7 @@ def held_back(device: dmlvk.Device, workload: Workload, path: str | None) -> dml
     PathError
         The operator has no general kernel, or no such path.
     """
-    return dmlvk.CompiledOperator(workload.desc, background.held_back(device, workload.desc, path))
+    return dmlvk.CompiledOperator(workload.desc, background.held_back(device.engine, workload.desc, path))
 
 
 @dataclass(frozen=True)
