@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -18,9 +18,6 @@ from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, read_turned, turn
 from dmlvk.runtime.of_device import OfDevice
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.calls import Call
 
 # Kernels read and write 16 bytes at a time from a tensor's start.
 TENSOR_ALIGNMENT = 16
@@ -107,7 +104,7 @@ class Tensor(OfDevice, NotCopied, ArrayProtocol):
     in_place_of_a_copy = "copy the contents (device.tensor(tensor.numpy())), or send tensor.numpy()"
 
     def __init__(self, engine: Engine, desc: TensorDesc, memory: Allocation, offset: int = 0) -> None:
-        self.calls: set[ref[Call]] | None = None
+        self.calls: set[ref[Any]] | None = None
         self.engine = engine
         self.desc = desc
         self.offset = offset

@@ -147,7 +147,8 @@ def test_two_devices_of_one_name_are_told_apart(device: dmlvk.Device, monkeypatc
 
     def twin(handle: str) -> Any:
         physical = SimpleNamespace(handle=handle, profile=device.profile)
-        return SimpleNamespace(name=device.name, vulkan=SimpleNamespace(context=SimpleNamespace(physical=physical)))
+        vulkan = SimpleNamespace(context=SimpleNamespace(physical=physical))
+        return SimpleNamespace(name=device.name, device=device, vulkan=vulkan)
 
     first, second, inherited = twin("first"), twin("second"), twin("of the parent")
     physical = [each.vulkan.context.physical for each in (first, second)]
