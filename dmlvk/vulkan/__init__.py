@@ -4,7 +4,7 @@ Only this package touches the `vulkan` package.
 
 The modules in layers: each imports only from the layers above its own, also for types alone.
 
-    availability  free_ranges  library  locks  memory_use  specialization
+    availability  free_ranges  library  locks  memory_use  narrower_profile  specialization
     handles  host_threads  monitor  partner  validation
     visits
     instance
