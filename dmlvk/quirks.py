@@ -173,7 +173,7 @@ LAVAPIPE_LEAVES_SUBGROUPS_BEHIND = Quirk(
     effect="If the subgroups of a workgroup do not all reach the same subgroup barriers, the later subgroups do not do "
     "their work.",
     remedy="All subgroups of a matrix kernel reach the same barriers.",
-    test="tests/kernels/quantized_linear_convolution/test_first_layer.py::test_first_layers_on_matrix_units",
+    test="tests/kernels/quantized_linear_convolution/test_every_path.py::test_channels_last_on_every_path",
     is_asked=False,
 )
 LAVAPIPE_LOSES_STORES_AFTER_LOOPS = Quirk(

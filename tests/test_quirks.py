@@ -23,7 +23,7 @@ PACKAGE = ROOT / "dmlvk"
 MAY_ASK = {
     "quirks.py",
     "device_profile.py",
-    "narrower_profile.py",  # refuses lavapipe's own kernels elsewhere
+    "vulkan/narrower_profile.py",  # refuses lavapipe's own kernels elsewhere
     "planning/device_traits.py",  # speed and shared memory of classes of devices
     "runtime/device_info.py",  # names of vendors
 }

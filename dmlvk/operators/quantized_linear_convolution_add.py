@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
-from dmlvk.operators.declared import EIGHT_BIT_TYPES, boolean, operator, same_as, scale, source, zero_point
+from dmlvk.operators.declared import EIGHT_BIT_TYPES, boolean, operator, result, same_as, scale, source, zero_point
 from dmlvk.operators.drawing import Choices
 from dmlvk.operators.element_wise_quantized_linear_add import ElementWiseQuantizedLinearAddDesc
 from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc, output_size
@@ -63,6 +63,12 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
     addend_zero_point_tensor: TensorDesc | None = zero_point("addend_tensor", default=None)
     sum_scale_tensor: TensorDesc = scale("output_tensor")
     sum_zero_point_tensor: TensorDesc | None = zero_point("output_tensor", default=None)
+    output_tensor: TensorDesc = result(
+        EIGHT_BIT_TYPES,
+        rank=same_as("input_tensor"),
+        type_from=("sum_zero_point_tensor", "output_zero_point_tensor", "input_tensor"),
+        default=None,
+    )
     addend_comes_first: bool = boolean()
 
     @classmethod

@@ -147,28 +147,31 @@ uint rounded_word(ivec4 sums, uint n, Range range) {
     return word ^ OUTPUT_FLIP;
 }
 
+// Whether the i-th output of an invocation's n-th word is to be stored, and where.
+bool has_output(uint n, uint i, uint first_pixel, out uint address) {
+    uvec2 at = output_at(n, i);
+    uint channel = first_channel + at.y;
+    address = destinations[at.x] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
+    return first_pixel + at.x < push.pixels && channel >= push.first_channel && channel < push.channels;
+}
+
 void store_word(uint word, uint n, uint first_pixel, bool is_exact) {
+    uint address;
 #ifdef WITH_SUM
     uint addends = 0;
     [[unroll]] for (uint i = 0; i < (STORE_UNIT >= 4 ? 1 : 4); ++i) {
-        uvec2 at = output_at(n, i);
-        uint channel = first_channel + at.y;
-        if (first_pixel + at.x < push.pixels && channel >= push.first_channel && channel < push.channels) {
-            uint address = addend_address(destinations[at.x] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c));
-            if (STORE_UNIT >= 4)
-                addends = addend_words[address / 4];
-            else
-                addends |= uint(addend_bytes[address]) << (8 * i);
-        }
+        if (!has_output(n, i, first_pixel, address))
+            continue;
+        if (STORE_UNIT >= 4)
+            addends = addend_words[addend_address(address) / 4];
+        else
+            addends |= uint(addend_bytes[addend_address(address)]) << (8 * i);
     }
     word = added(word, addends, !is_exact);
 #endif
     // All four of a whole word are to be stored, or none.
     [[unroll]] for (uint i = 0; i < (STORE_UNIT >= 4 ? 1 : 4); ++i) {
-        uvec2 at = output_at(n, i);
-        uint channel = first_channel + at.y;
-        if (first_pixel + at.x < push.pixels && channel >= push.first_channel && channel < push.channels) {
-            uint address = destinations[at.x] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
+        if (has_output(n, i, first_pixel, address)) {
             if (STORE_UNIT >= 4)
                 output_words[address / 4] = word;
             else

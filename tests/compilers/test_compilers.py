@@ -307,7 +307,6 @@ def test_an_unknown_chip_is_an_error_that_lists_the_chips() -> None:
 @pytest.mark.parametrize("name", ["intel-skl", "intel-dg2", "nvk-turing", "adreno-660", "apple-m1", "amd-navi31"])
 def test_the_sample_has_the_kernels_that_are_checked(name: str) -> None:
     dispatches = list(sample.dispatches(load(name)))
-    assert not {each.dispatch.kernel for each in dispatches}.isdisjoint(DOT_PRODUCTS)
     chosen = {each.dispatch.kernel for each in dispatches if each.is_chosen}
     has_matrices = bool(CHIPS[name].matrix_product)
     assert (not chosen.isdisjoint(MATRICES)) == has_matrices

@@ -6,10 +6,27 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        "an estimate of a sum is always certain",
-        "element_wise_quantized_linear_add/sum.comp",
-        (("return distance < certain ? value : from_table(first, second);", "return value;"),),
-        ("element_wise_quantized_linear_add:pairs:scales=eighths;*",),
+        "sums in floats are never held against the table",
+        "element_wise_quantized_linear_add/check.comp",
+        (("        sum_table_words[4 * push.table_start + 3] = 0;\n", "        return;\n"),),
+        ("element_wise_quantized_linear_add:pairs:scales=infinite;*path=sum",),
+    ),
+    Mutant(
+        "the last step of a convolution adds the element beside",
+        "quantized_linear_convolution_add/sum.glsl",
+        (
+            (
+                "return address - push.output_start + push.addend_start;",
+                "return (address - push.output_start + push.addend_start) ^ 4;",
+            ),
+        ),
+        ("quantized_linear_convolution_add:last_step:*path=vectors*",),
+    ),
+    Mutant(
+        "a sum takes the entry beside its own in the table",
+        "element_wise_quantized_linear_add/sums.glsl",
+        (("sum_table_start() + 16 +", "sum_table_start() + 17 +"),),
+        ("element_wise_quantized_linear_add:pairs:scales=ordinary;*path=table",),
     ),
     Mutant(
         "a sum of 2^31 saturates at its own end",

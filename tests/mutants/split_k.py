@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 PREFIX = "quantized_linear_convolution"
-KERNEL = f"{PREFIX}/split_k.comp"
+KERNEL = f"{PREFIX}/split_k.glsl"
 FETCH = f"{PREFIX}/matrix_fetch.glsl"
 WORKGROUP = f"{PREFIX}/matrix_workgroup.glsl"
 # Of these, only cases on the path itself: others run the same code on other paths.
@@ -194,13 +194,13 @@ MUTANTS = (
     Mutant(
         "split_k: channels of the next group are stored",
         KERNEL,
-        (("channel >= push.first_channel && channel < push.channels) {", "true) {"),),
+        ((" && channel >= push.first_channel && channel < push.channels;", ";"),),
         CASES,
     ),
     Mutant(
         "split_k: pixels past the last one are stored",
         KERNEL,
-        (("if (first_pixel + at.x < push.pixels && ", "if ("),),
+        (("return first_pixel + at.x < push.pixels && ", "return "),),
         CASES,
     ),
     Mutant(

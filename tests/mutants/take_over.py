@@ -98,8 +98,8 @@ MUTANTS = (
         "runtime/sequence.py",
         (
             (
-                "batch, queries, kept = self._vulkan.monitor.run(self._record, bindings)\n",
-                "batch, queries, kept = self._vulkan.monitor.run(self._record, bindings[-1:])\n",
+                "batch, queries = self._vulkan.monitor.run(self._record, bindings)\n",
+                "batch, queries = self._vulkan.monitor.run(self._record, bindings[-1:])\n",
             ),
         ),
         TAKE_OVER,
