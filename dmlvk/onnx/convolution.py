@@ -234,8 +234,13 @@ def check_product(node: Node, graph: Graph) -> None:
 def check_gemm(node: Node, graph: Graph) -> None:
     """QGemm of com.microsoft: refuse what a convolution with 1x1 filters is not."""
     _require_constant_matrix(node, graph)
-    if node.attributes.get("alpha", 1.0) != 1.0:
-        raise NotOnDeviceError(f"alpha is {node.attributes['alpha']:g}; on the device it is 1")
+    alpha = node.attributes.get("alpha", 1.0)
+    scales = [graph.constant(node.input(position)) for position in (1, 4, 7)]
+    if alpha != 1.0:
+        source, weights, output = scales
+        if source is None or weights is None or output is None:
+            raise NotOnDeviceError(f"alpha is {alpha:g}, and a scale is not constant")
+        require_exact_scales([np.float32(alpha) * source, weights, output])
     if node.attributes.get("transA", 0):
         raise NotOnDeviceError("its first operand is transposed (transA)")
     if not node.input(7):
@@ -252,7 +257,7 @@ def _require_constant_matrix(node: Node, graph: Graph) -> None:
 
 def plan_product(node: Node, builder: Builder) -> None:
     """QLinearMatMul with a constant matrix: a convolution whose pixels are the rows."""
-    _plan_rows(node, builder, builder.parameter(node.input(3)), (6, 7), None)
+    _plan_rows(node, builder, builder.parameter(node.input(3)), (6, 7))
 
 
 def plan_gemm(node: Node, builder: Builder) -> None:
@@ -269,11 +274,16 @@ def plan_gemm(node: Node, builder: Builder) -> None:
         if bias is None or bias.dtype != np.int32 or bias.shape not in ((), (1,), (1, 1), (columns,), (1, columns)):
             raise NotOnDeviceError(f"its C {node.input(6)!r} is not constant, int32 and one row or element")
         bias = np.broadcast_to(bias.reshape(-1), (columns,))
-    _plan_rows(node, builder, matrix, (7, 8), bias)
+    _plan_rows(node, builder, matrix, (7, 8), bias, np.float32(node.attributes.get("alpha", 1.0)))
 
 
 def _plan_rows(
-    node: Node, builder: Builder, matrix: Array, output_positions: tuple[int, int], bias: Array | None
+    node: Node,
+    builder: Builder,
+    matrix: Array,
+    output_positions: tuple[int, int],
+    bias: Array | None = None,
+    alpha: np.float32 | None = None,
 ) -> None:
     """A product with a constant matrix (depth, columns) as a convolution of {1, depth, 1, rows}, channels last."""
     shape, input_type = builder.kind(node.input(0))
@@ -299,6 +309,8 @@ def _plan_rows(
     filter_type = require_quantized(builder, node.input(3))
     operands.own("filter_tensor", matrix.T.reshape(columns, depth, 1, 1))
     _add_quantization(operands, names, (input_type, filter_type, output_type), columns)
+    if alpha is not None and alpha != 1:  # ONNX Runtime multiplies it by the input's scale first
+        operands.own("input_scale_tensor", alpha * operands.owned["input_scale_tensor"])
     if bias is not None:
         operands.own("bias_tensor", bias.reshape(1, columns, 1, 1))
     desc = QuantizedLinearConvolutionDesc(

@@ -61,6 +61,8 @@ def _session_options(runtime: Any, wanted: HostOptions, optimize: bool, threads:
     options.log_severity_level = wanted.log_severity_level
     # Threads that spin while they wait would take the processor from other parts, and from drivers that run on it.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Whether ONNX Runtime replaces groups of signed values depends on the processor, unless it is told.
+    options.add_session_config_entry("session.qdqisint8allowed", "1")
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = wanted.inter_op_num_threads
     if wanted.is_parallel:

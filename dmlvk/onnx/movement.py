@@ -18,7 +18,7 @@ MOST_GAPS = 4
 SMALL_IN_BYTES = 1 << 20
 
 
-def _windowed(builder: Builder, name: str, source: Value, ranges: list[range]) -> None:
+def windowed(builder: Builder, name: str, source: Value, ranges: list[range]) -> None:
     """An output with the elements of one range for each dimension."""
     if all(chosen == range(size) for chosen, size in zip(ranges, source.shape, strict=True)):
         builder.view(name, source, source.shape)
@@ -73,7 +73,7 @@ def plan_slice(node: Node, builder: Builder) -> None:
         ranges[axis] = range(*slice(start, end, step).indices(source.shape[axis]))
     if not all(ranges):
         raise NotOnDeviceError(f"its output has no elements, {tuple(map(len, ranges))}")
-    _windowed(builder, node.outputs[0], source, ranges)
+    windowed(builder, node.outputs[0], source, ranges)
 
 
 def _axis(axis: int, rank: int) -> int:
@@ -105,7 +105,7 @@ def plan_split(node: Node, builder: Builder) -> None:
         ranges[axis] = range(start, start + part)
         start += part
         if name:
-            _windowed(builder, name, source, ranges)
+            windowed(builder, name, source, ranges)
 
 
 def plan_concat(node: Node, builder: Builder) -> None:

@@ -15,7 +15,7 @@ from dmlvk.onnx.byte_functions import BYTES, repeated, table_of
 from dmlvk.onnx.convolution import Operands, require_quantized, spatial_arrays
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.movement import concatenate
+from dmlvk.onnx.movement import concatenate, windowed
 from dmlvk.onnx.program import Array, Builder, Value
 from dmlvk.operators import (
     ByteTableDesc,
@@ -25,10 +25,12 @@ from dmlvk.operators import (
     MaxPooling2Desc,
     QuantizedLinearAveragePoolingDesc,
 )
-from dmlvk.tensor_desc import TensorDesc
+from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc
 
 # Scales further apart than this leave the range in which all arithmetic is exact.
 LEAST_RATIO = 2.0**-20
+# A Resize takes at most so many copies.
+MOST_WINDOWS = 16
 # The arrays of a window in the order of `output_size`.
 ARRAYS = ("strides", "dilations", "start_padding", "end_padding")
 
@@ -205,10 +207,14 @@ def _pooled(
         geometry = spatial_arrays(node.attributes, sizes[2:], taps)
     if node.attributes.get("ceil_mode", 0):
         geometry["end_padding"] = _ceiled(sizes[2:], taps, geometry)
-    # Where no window reaches the end of the input, the device is given a smaller input.
+    # Where no window reaches the end of the input, the device is given a smaller input, or a stride beyond its end if
+    # there is one window alone: an average of a whole plane has another formula.
     unread = [max(-end, 0) for end in geometry["end_padding"]]
-    if any(unread) and node.op_type != "MaxPool":
-        raise NotOnDeviceError("ceil_mode with windows that leave out a part of the input")
+    strides = list(geometry["strides"])
+    for k, (size, reach) in enumerate(zip(sizes[2:], reaches(taps, geometry), strict=True)):
+        if unread[k] and geometry["start_padding"][k] + size - unread[k] == reach:
+            strides[k], unread[k] = size + geometry["start_padding"][k], 0
+    geometry["strides"] = tuple(strides)
     sizes = (*sizes[:2], *(size - rest for size, rest in zip(sizes[2:], unread, strict=True)))
     geometry["end_padding"] = tuple(max(end, 0) for end in geometry["end_padding"])
     spatial = tuple(
@@ -234,6 +240,11 @@ def _pooled(
         geometry = {name: (neutral[name], *values) for name, values in geometry.items()}
         taps = (1, *taps)
     return operands, {**geometry, "window_size": taps}, output
+
+
+def reaches(taps: Sequence[int], geometry: Mapping[str, Sequence[int]]) -> list[int]:
+    """The elements from the first to the last tap of a window."""
+    return [(tap - 1) * dilation + 1 for tap, dilation in zip(taps, geometry["dilations"], strict=True)]
 
 
 def _ceiled(sizes: Sequence[int], taps: Sequence[int], geometry: Mapping[str, Sequence[int]]) -> tuple[int, ...]:
@@ -345,30 +356,89 @@ def check_quantized_concat(node: Node, graph: Graph) -> None:
 
 
 def plan_resize(node: Node, builder: Builder) -> None:
-    """Resize to the nearest element by whole factors: SLICE1 from strides of 0."""
+    """Resize to the nearest element.
+
+    Axes of whole factors are one copy from strides of 0. The others are gathered first, one after the other: where the
+    indices repeat every p elements, p windows beside each other.
+    """
     source = builder.value(node.inputs[0])
     shape = source.shape
     if not shape:
         raise NotOnDeviceError("a single element")
     rank = len(shape)
     axes = [int(axis) % rank for axis in node.attributes.get("axes", range(rank))]
-    scales = builder.parameter(node.input(2)) if node.input(2) else np.zeros(0)
-    if scales.size:
-        factors = dict(zip(axes, (float(scale) for scale in scales), strict=True))
+    given = builder.parameter(node.input(2)) if node.input(2) else np.zeros(0)
+    scales, lengths = [np.float32(1)] * rank, list(shape)
+    if given.size:
+        for axis, scale in zip(axes, given.astype(np.float32), strict=True):
+            scales[axis], lengths[axis] = scale, int(np.float32(shape[axis]) * scale)
     else:
-        wanted = dict(zip(axes, builder.integers(node.input(3)), strict=True))
-        factors = {axis: wanted[axis] / shape[axis] for axis in axes}
-    whole = [int(factors.get(axis, 1)) for axis in range(rank)]
-    if any(factors.get(axis, 1) != whole[axis] or whole[axis] < 1 for axis in range(rank)):
-        raise NotOnDeviceError(f"factors {list(factors.values())}, which are not whole")
-    for size, factor in zip(shape, whole, strict=True):
-        if not np.array_equal(_nearest(node, size, factor), np.arange(size * factor) // factor):
-            raise NotOnDeviceError("coordinates that do not repeat each element")
-    if sum(factor > 1 for factor in whole) + rank > 8:
+        for axis, length in zip(axes, builder.integers(node.input(3)), strict=True):
+            scales[axis], lengths[axis] = np.float32(length) / np.float32(shape[axis]), length
+    if min(lengths) < 1:
+        raise NotOnDeviceError(f"an output of sizes {lengths}")
+    whole, pieces = [1] * rank, {}
+    for k in range(rank) if lengths != list(shape) else ():  # of the same sizes it is a copy, whatever the scales are
+        indices = _nearest(node, shape[k], lengths[k], scales[k])
+        factor = lengths[k] // shape[k]
+        if factor * shape[k] == lengths[k] and np.array_equal(indices, np.arange(lengths[k]) // factor):
+            whole[k] = factor
+        else:
+            pieces[k] = _windows(indices)
+    if sum(map(len, pieces.values())) > MOST_WINDOWS:
+        raise NotOnDeviceError(f"sizes {list(shape)} to {lengths}, which take more than {MOST_WINDOWS} copies")
+    if sum(factor > 1 for factor in whole) + rank > MAXIMUM_RANK or (pieces and rank == MAXIMUM_RANK):
         raise NotOnDeviceError(f"a tensor of rank {rank}")
-    output = builder.new(source.dtype, tuple(s * f for s, f in zip(shape, whole, strict=True)), source.order)
+    # The axis that shrinks the most comes first, so that the least is moved.
+    for k in sorted(pieces, key=lambda axis: lengths[axis] / shape[axis]):
+        source = _gathered(builder, f"{node.outputs[0]}:{k}", source, k, pieces[k])
+    if max(whole) == 1:
+        builder.view(node.outputs[0], source, source.shape)
+    else:
+        builder.set(node.outputs[0], _repeated(builder, source, whole))
+
+
+def _windows(indices: Array) -> list[range]:
+    """The least number p of ranges whose elements in turns are some indices: the first of each, the second, ..."""
+    length = len(indices)
+    for count in (count for count in range(1, MOST_WINDOWS + 1) if length % count == 0):
+        steps = indices[count:] - indices[:-count]
+        turns = [steps[k::count] for k in range(count)]
+        if all(len(turn) == 0 or (turn[0] > 0 and (turn == turn[0]).all()) for turn in turns):
+            found = []
+            for k, turn in enumerate(turns):
+                step = int(turn[0]) if len(turn) else 1
+                found.append(range(int(indices[k]), int(indices[k]) + step * (length // count), step))
+            return found
+    return [range(0)] * (MOST_WINDOWS + 1)
+
+
+def _gathered(builder: Builder, name: str, source: Value, axis: int, windows: Sequence[range]) -> Value:
+    """The elements of windows along an axis, in turns."""
+    source = builder.in_own_order(source)
+    names = []
+    for number, window in enumerate(windows):
+        names.append(f"{name}:{number}")
+        ranges = [range(size) for size in source.shape]
+        ranges[axis] = window
+        windowed(builder, names[-1], source, ranges)
+        part = builder.value(names[-1])
+        if len(windows) > 1:
+            builder.view(names[-1], part, (*part.shape[: axis + 1], 1, *part.shape[axis + 1 :]))
+    if len(windows) > 1:
+        concatenate(builder, names, axis + 1, name)
+    else:
+        name = names[0]
+    joined = builder.in_own_order(builder.value(name))
+    length = len(windows) * len(windows[0])
+    return replace(joined, shape=(*source.shape[:axis], length, *source.shape[axis + 1 :]))
+
+
+def _repeated(builder: Builder, source: Value, whole: Sequence[int]) -> Value:
+    """A value whose elements are repeated along each axis."""
+    output = builder.new(source.dtype, tuple(s * f for s, f in zip(source.shape, whole, strict=True)), source.order)
     sizes, read, written = [], [], []
-    for k, (size, factor) in enumerate(zip(shape, whole, strict=True)):
+    for k, (size, factor) in enumerate(zip(source.shape, whole, strict=True)):
         sizes.append(size)
         read.append(source.strides[k])
         written.append(output.strides[k] * factor)
@@ -377,15 +447,14 @@ def plan_resize(node: Node, builder: Builder) -> None:
             read.append(0)
             written.append(output.strides[k])
     builder.copy(source, source.desc(tuple(sizes), tuple(read)), output, output.desc(tuple(sizes), tuple(written)))
-    builder.set(node.outputs[0], output)
+    return output
 
 
-def _nearest(node: Node, size: int, factor: int) -> Array:
+def _nearest(node: Node, size: int, length: int, scale: np.float32) -> Array:
     """The input's index of each output's, by ONNX Runtime's binary32 arithmetic."""
-    length = size * factor
-    if factor == 1:
+    if scale == 1:
         return np.arange(size)
-    o, scale = np.arange(length, dtype=np.float32), np.float32(factor)
+    o = np.arange(length, dtype=np.float32)
     mode = node.attributes.get("coordinate_transformation_mode", b"half_pixel" if node.version >= 11 else b"asymmetric")
     if mode == b"asymmetric":
         c = o / scale
@@ -396,7 +465,7 @@ def _nearest(node: Node, size: int, factor: int) -> Array:
     elif mode == b"tf_half_pixel_for_nn":
         c = (o + np.float32(0.5)) / scale
     elif mode == b"align_corners":
-        c = o * np.float32(size - 1) / np.float32(length - 1)
+        c = o * np.float32(size - 1) / np.float32(length - 1) if length > 1 else np.zeros_like(o)
     else:
         raise NotOnDeviceError(f"coordinate_transformation_mode {mode.decode()!r}")
     rounding = node.attributes.get("nearest_mode", b"round_prefer_floor" if node.version >= 11 else b"floor")

@@ -211,9 +211,10 @@ class Builder:
 
     def packed(self, name: str) -> Value:
         """A value as a tensor on the device, in ONNX's own order of dimensions."""
-        return self._in_own_order(self.value(name))
+        return self.in_own_order(self.value(name))
 
-    def _in_own_order(self, value: Value) -> Value:
+    def in_own_order(self, value: Value) -> Value:
+        """A value in ONNX's own order of dimensions; a copy if it lies in another."""
         if not value.order:
             return value
         if value not in self._packed:
@@ -329,7 +330,7 @@ class Builder:
         whole = {value.storage: value.size_in_bytes for value in program.inputs.values()}
         whole |= {storage: array.nbytes for storage, array in program.constants.items()}
         for name in wanted:
-            value = program.outputs[name] = self._in_own_order(program.outputs[name])
+            value = program.outputs[name] = self.in_own_order(program.outputs[name])
             if value.size_in_bytes != whole.get(value.storage, value.size_in_bytes):
                 own = program.outputs[name] = self.new(value.dtype, value.shape)
                 self.copy(value, value.desc(), own, own.desc())

@@ -1,4 +1,4 @@
-"""Fusion of dequantize, convolve, quantize to QLinearConv, as ONNX Runtime does when it optimizes."""
+"""Fusion of dequantize, convolve or multiply matrices, quantize to one operator, as ONNX Runtime does it."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from dmlvk.onnx.graph import MICROSOFT, Graph, Node
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
 # The bias' scale is the product of the others, which a quantizer may have rounded.
 SCALE_TOLERANCE = 1e-5
-CONVOLUTION_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+KEPT_ATTRIBUTES = ("alpha", "auto_pad", "dilations", "group", "kernel_shape", "pads", "strides", "transA", "transB")
 
 
 def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
-    """Put QLinearConv in the place of each convolution between dequantized inputs and a quantized output.
+    """Put QLinearConv, QLinearMatMul or QGemm in the place of each product of dequantized inputs that is quantized.
 
     Returns
     -------
     dict of int to str
         By number, the reasons of the nodes that are no longer in the graph.
     dict of int to int
-        The number of each convolution that is replaced, and that of its QLinearConv.
+        The number of each product that is replaced, and that of its quantized operator.
     """
     reasons: dict[int, str] = {}
     replaced: dict[int, int] = {}
     if graph.versions.get("", 0) < 10:
         return reasons, replaced
-    # Found once: a fusion changes neither who wrote another convolution's inputs nor who reads its output.
+    # Found once: a fusion changes neither who wrote another product's inputs nor who reads its output.
     producers, users = graph.producers(), graph.users()
     made_at: dict[int, Node] = {}
     for node in graph.nodes:
-        if node.op_type == "Conv" and not node.domain:
+        if node.op_type in PRODUCTS and not node.domain:
             fused = _fused(graph, node, producers, users)
             if fused is not None:
                 made, absorbed = fused
                 replaced[node.index] = made.index
-                reasons |= {other.index: f"into the convolution {made.name!r}" for other in absorbed}
+                reasons |= {other.index: f"into {made.op_type} {made.name!r}" for other in absorbed}
                 made_at[absorbed[-1].index] = made
     gone = (reasons.keys() | replaced.keys()) - made_at.keys()
     graph.nodes = [made_at.get(node.index, node) for node in graph.nodes if node.index not in gone]
@@ -204,15 +204,15 @@ def has_quantized_operators(graph: Graph) -> bool:
 
 
 def _fused(
-    graph: Graph, conv: Node, producers: Mapping[str, Node], users: Mapping[str, Sequence[Node]]
+    graph: Graph, product: Node, producers: Mapping[str, Node], users: Mapping[str, Sequence[Node]]
 ) -> tuple[Node, list[Node]] | None:
-    """The QLinearConv of a convolution, and the nodes behind it that it takes in; None where it is not the same."""
-    before = [producers.get(name) for name in conv.inputs if name]
+    """The quantized operator of a product, and the nodes behind it that it takes in; None where it is not the same."""
+    before = [producers.get(name) for name in product.inputs if name]
     if not all(node is not None and _is_dequantizer(node, graph) for node in before):
         return None
     quantized = [node for node in before if node is not None]
     absorbed: list[Node] = []
-    end = conv
+    end = product
     while True:
         following = users.get(end.outputs[0], [])
         if len(following) != 1 or end.outputs[0] in graph.outputs:
@@ -221,25 +221,56 @@ def _fused(
         absorbed.append(end)
         if end.op_type not in ("Relu", "Clip") or end.domain:
             break
-    if end.op_type != "QuantizeLinear" or end.domain or end.inputs[0] not in (conv.outputs[0], *_outputs(absorbed)):
+    if end.op_type != "QuantizeLinear" or end.domain or end.inputs[0] not in (product.outputs[0], *_outputs(absorbed)):
         return None
     source, filters = quantized[:2]
     parameters = [_parameters(node, graph) for node in (source, filters, end)]
     if any(found is None for found in parameters):
         return None
-    names = [name for found in parameters if found is not None for name in found]
     if not all(_clamps_nothing(node, end, graph) for node in absorbed[:-1]):
         return None
-    if not _has_one_scale(source, graph) or not _has_one_scale(end, graph) or not _is_per_filter(filters, graph):
+    axis = _axis_of_weights(product, graph)
+    if axis is None or not _is_per_filter(filters, axis, graph):
         return None
-    inputs = [source.inputs[0], *names[:2], filters.inputs[0], *names[2:]]
+    if not _has_one_scale(source, graph) or not _has_one_scale(end, graph):
+        return None
+    names = source.inputs[0], filters.inputs[0], end.outputs[0]
+    if tuple(graph.element_type(zero) for _, zero in filter(None, parameters)) not in FUSED_TYPES:
+        return None
+    bias = ""
     if len(quantized) == 3:
         if not _is_bias_of(quantized[2], source, filters, graph):
             return None
-        inputs.append(quantized[2].inputs[0])
-    attributes = {name: value for name, value in conv.attributes.items() if name in CONVOLUTION_ATTRIBUTES}
-    proto = helper.make_node("QLinearConv", inputs, [end.outputs[0]], name=conv.name, **attributes)
+        bias = quantized[2].inputs[0]
+    given, weights, result = ((name, *(found or ())) for name, found in zip(names, parameters, strict=True))
+    attributes = {name: value for name, value in product.attributes.items() if name in KEPT_ATTRIBUTES}
+    domain, operator = PRODUCTS[product.op_type]
+    if product.op_type == "Gemm":
+        inputs = [*given, *weights, bias, *result[1:]]
+    else:
+        inputs = [*given, *weights, *result[1:], *([bias] if bias else [])]
+    proto = helper.make_node(operator, inputs, [end.outputs[0]], name=product.name, domain=domain, **attributes)
     return graph.new_node(proto), absorbed
+
+
+# The element types of both operands and of the output, as TensorProto numbers them. ONNX Runtime leaves others in
+# floats; signed ones too, unless "session.qdqisint8allowed" is 1: by default that depends on the processor, here it is.
+UINT8, INT8 = QUANTIZED_TYPES
+FUSED_TYPES = ((UINT8, UINT8, UINT8), (UINT8, INT8, UINT8), (INT8, INT8, INT8))
+# What is fused, and the operators that it becomes.
+PRODUCTS = {"Conv": ("", "QLinearConv"), "MatMul": ("", "QLinearMatMul"), "Gemm": (MICROSOFT, "QGemm")}
+
+
+def _axis_of_weights(product: Node, graph: Graph) -> int | None:
+    """The dimension along which a product's weights may have a scale each; None for products that stay in floats."""
+    if product.op_type == "Conv":
+        return 0
+    if product.op_type == "MatMul":
+        return 1 if graph.rank(product.input(1)) == 2 else None
+    factors = product.attributes.get("alpha", 1.0), product.attributes.get("beta", 1.0)
+    if product.attributes.get("transA", 0) or (product.input(2) and factors != (1.0, 1.0)):
+        return None
+    return 0 if product.attributes.get("transB", 0) else 1
 
 
 def _outputs(nodes: list[Node]) -> list[str]:
@@ -277,11 +308,14 @@ def _has_one_scale(node: Node, graph: Graph) -> bool:
     return scale is not None and scale.size == 1 and has_one_point and scale.dtype == np.float32
 
 
-def _is_per_filter(node: Node, graph: Graph) -> bool:
-    """Whether a filter has one scale, or one for each output channel."""
+def _is_per_filter(node: Node, axis: int, graph: Graph) -> bool:
+    """Whether weights have one scale, or one for each output channel."""
     scale = graph.constant(node.input(1))
     assert scale is not None, "_parameters has found it"
-    return scale.dtype == np.float32 and (scale.size == 1 or (scale.ndim == 1 and node.attributes.get("axis", 1) == 0))
+    if scale.dtype != np.float32 or scale.size == 1:
+        return bool(scale.dtype == np.float32)
+    rank = graph.rank(node.input(0)) or 0
+    return scale.ndim == 1 and node.attributes.get("axis", 1) in (axis, axis - rank)
 
 
 def _is_bias_of(bias: Node, source: Node, filters: Node, graph: Graph) -> bool:

@@ -53,7 +53,7 @@ from dmlvk.vulkan.monitor import Monitor
 # A session keeps others of its model for this many sets of initializers that runs replace.
 SESSIONS_KEPT = 4
 _said: set[str] = set()
-FUSED = "QLinearConv, with its quantized neighbours"
+FUSED = "an operator of bytes, with its quantized neighbours"
 
 
 @dataclass(frozen=True)

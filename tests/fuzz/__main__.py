@@ -1,13 +1,16 @@
-"""Calls dmlvk with random numbers of all kinds, 100,000 times on each test driver, and with 3,000 odd models of ONNX.
+"""Calls dmlvk with random numbers of all kinds, 100,000 times on each test driver, with 3,000 odd models of ONNX, and
+with 3,000 random networks of quantized operators.
 
     python -m tests.fuzz [--device NAME ...] [--count 100000] [--seed 0] [--case NUMBER]
-                         [--models 3000] [--model NUMBER]
+                         [--models 3000] [--model NUMBER] [--networks 3000]
 
 The same seed gives the same cases. A case may raise dmlvk's errors, with messages of bounded length and in bounded
 time. An operator that is accepted is also run, if it is small, and compared with dmlvk.reference bit for bit, between
 guard bytes. A failed case is printed as code; --case runs it again. The exit status is 1 if a case failed.
 
 An odd model runs on the first device with the bits of ONNX Runtime, or both refuse it. --model runs one and prints it.
+So does a random network (`tests.onnx.random_networks`), all of whose nodes the device has to run; half of the networks
+quantize around floats.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ CACHE = "DMLVK_CACHE_DIR"
 # Cases of one process. The memory that drivers and caches keep is freed when the process ends.
 CHUNK = 5000
 MODELS_A_PROCESS = 500
+# One call of the oracle's process, which has two minutes, runs half of them.
+NETWORKS_A_PROCESS = 40
 # A case may take seconds. A case that takes minutes hangs.
 PATIENCE_SECONDS = 240.0
 
@@ -46,6 +51,7 @@ def main() -> int:
     parser.add_argument("--case", type=int, help="run this one case only, and print it")
     parser.add_argument("--models", type=int, default=3000, help="odd models of ONNX on the first device")
     parser.add_argument("--model", type=int, help="run this one odd model only, and print it")
+    parser.add_argument("--networks", type=int, default=3000, help="random quantized networks on the first device")
     parser.add_argument("--worker", nargs=2, metavar=("FIRST", "JOURNAL"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     devices = arguments.device or DRIVERS
@@ -67,6 +73,7 @@ def main() -> int:
                 failed, first = run_chunk(progress, task, device, arguments.seed, first, count)
                 failures += failed
         failures += run_models(progress, devices[0], arguments.seed, arguments.models)
+        failures += run_networks(progress, devices[0], arguments.seed, arguments.networks)
     print(f"{failures} failed")
     return 1 if failures else 0
 
@@ -146,6 +153,32 @@ def run_models(progress: Progress, device: str, seed: int, count: int) -> int:
             progress.update(task, completed=number + 1)
         ONNX_RUNTIME.close()
     progress.console.print(f"{device}: {dict(happened)} by ONNX Runtime, {failed} otherwise by dmlvk")
+    return failed
+
+
+def run_networks(progress: Progress, device: str, seed: int, count: int) -> int:
+    """Compare random quantized networks with ONNX Runtime. Returns the number of faults."""
+    from tests.onnx.random_networks import differences
+    from tests.reference.onnx_runtime import ONNX_RUNTIME
+
+    task = progress.add_task(f"networks, {device}, seed {seed}", total=count)
+    failed = ran = 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[CACHE] = folder
+        for first in range(0, count, NETWORKS_A_PROCESS):
+            ONNX_RUNTIME.close()
+            for around_floats in (False, True):
+                seeds = [
+                    [seed, number] for number in range(first + around_floats, min(first + NETWORKS_A_PROCESS, count), 2)
+                ]
+                found, wrong, on_host = ONNX_RUNTIME.call("networks", differences, seeds, around_floats, device)
+                ran += found
+                failed += len(wrong) + len(on_host)
+                for text in (*wrong, *on_host):
+                    progress.console.print(f"FAILED network of {text}", markup=False, highlight=False, soft_wrap=True)
+            progress.update(task, completed=min(first + NETWORKS_A_PROCESS, count))
+        ONNX_RUNTIME.close()
+    progress.console.print(f"{device}: {ran} networks run, {failed} faults")
     return failed
 
 

@@ -107,6 +107,7 @@ def by_onnx_runtime(model: bytes, feeds: Mapping[str, Any], optimize: bool) -> O
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
+    options.add_session_config_entry("session.qdqisint8allowed", "1")
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:

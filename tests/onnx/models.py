@@ -66,6 +66,7 @@ def _run(model: bytes, feeds: Mapping[str, Array], optimize: bool) -> list[Array
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
+    options.add_session_config_entry("session.qdqisint8allowed", "1")
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
