@@ -302,7 +302,7 @@ def _of_two(repeated: int | None) -> _Questions:
         back = np.argsort(order)
         return [
             ((first, second), lambda output: output.reshape(256, 256)),
-            ((first[moved], second[moved]), lambda output: output[: first.size][back].reshape(256, 256)),
+            ((first[moved], second[moved]), lambda output: output.reshape(-1)[: first.size][back].reshape(256, 256)),
         ]
     shapes = ((256, 1), (1, 256)) if repeated == 0 else ((1, 256), (256, 1))
 
