@@ -112,6 +112,13 @@ class Builder:
         """The most elements for which a dispatch of a packing or copying kernel stays short."""
         return int(SLOWEST_ELEMENTS_PER_SECOND[self.profile.device_type] * DISPATCH_SECONDS)
 
+    def allocate(self, arena: Arena, size: int) -> int:
+        """A region of an arena that no end of a segment cuts; one larger than a segment begins where one does."""
+        segment = self.profile.segment_size
+        if arena.size % segment + size > segment:
+            arena.allocate(-arena.size % segment)
+        return arena.allocate(size)
+
     def fits(self, tensor: str, bounds: Range) -> bool:
         """Whether bytes of a tensor lie in one window and in one segment of its memory."""
         first, last = _blocks(bounds)

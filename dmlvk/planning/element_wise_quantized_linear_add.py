@@ -65,7 +65,7 @@ class SumTable:
         parameters = [desc.tensors[field] for field in PARAMETERS if field in desc.tensors]
         is_owned = all(tensor.flags & TensorFlags.OWNED_BY_DML for tensor in parameters)
         arena = builder.persistent if is_owned else builder.scratch
-        view = View(arena.name, arena.allocate(TABLE_SIZE), 1, (1,))
+        view = View(arena.name, builder.allocate(arena, TABLE_SIZE), 1, (1,))
         stages = _preparation(desc, builder, view)
         if is_checked:
             stages = (*stages, (_check(desc, builder, view),))

@@ -188,11 +188,8 @@ def _apart(
     table: addition.SumTable,
 ) -> Stages:
     """A convolution's stages, with its output in scratch memory, and one that adds."""
-    size, segment = desc.output_tensor.total_size_in_bytes, profile.segment_size
-    if builder.scratch.size % segment + size > segment:
-        # As planned, the output's first byte is the first of a segment.
-        builder.scratch.allocate(-builder.scratch.size % segment)
-    start = builder.scratch.allocate(size)
+    # As planned, the output is whole in a segment, or begins one.
+    start = builder.allocate(builder.scratch, desc.output_tensor.total_size_in_bytes)
     convolved = tuple(
         tuple(
             replace(

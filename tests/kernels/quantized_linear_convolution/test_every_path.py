@@ -19,7 +19,7 @@ from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, q
 from tests.kernels.quantized_linear_convolution.paths import MADE_FOR_SOME, PATHS, paths_of, run, takes
 from tests.layouts import random_bytes
 
-# Of test_first_layer.py: channels, filters, attributes. One needs more shared memory than some devices have.
+# First layers: channels, filters, attributes. One needs more shared memory than some devices have.
 FIRST_LAYERS: list[tuple[int, int, dict[str, Any]]] = [
     (3, 20, {"kernel": (7, 7), "strides": (2, 2), "start_padding": (3, 3), "end_padding": (3, 3)}),
     (4, 5, {"kernel": (2, 9), "strides": (3, 3)}),
