@@ -61,6 +61,25 @@ def ended(*threads: threading.Thread) -> None:
         assert not thread.is_alive(), "threads wait for each other"
 
 
+def test_a_driver_is_done_with_semaphores_before_they_are_destroyed(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mesa's thread of a queue lets go of those that a submission waited for after its signal, and crashed there."""
+    own = open_variant(device, "staged-copy-queue")
+    own.tensor(np.zeros(3 << 20, np.uint8))
+    order: list[str] = []
+    for name in ("vkDeviceWaitIdle", "vkDestroySemaphore"):
+
+        def noted(*arguments: Any, name: str = name, call: Any = getattr(vk, name)) -> Any:
+            order.append(name)
+            return call(*arguments)
+
+        monkeypatch.setattr(vk, name, noted)
+    own.close()
+    assert order[0] == "vkDeviceWaitIdle"
+    assert "vkDestroySemaphore" in order
+
+
 @pytest.mark.parametrize(
     "kind", ["vkDestroyPipeline", "vkDestroyPipelineCache", "vkDestroyBuffer", "vkFreeMemory", "vkDestroySemaphore"]
 )
