@@ -188,20 +188,23 @@ def measure_model(
     terminal: Console,
     keep: Keep,
 ) -> Record:
-    """Measure a model, beside ONNX Runtime unless the names of peers leave it out."""
+    """Measure a model, beside ONNX Runtime and, on a GPU, torch, unless the names of peers leave them out."""
     import dmlvk
 
-    require_names("--peer", names, ["onnxruntime", "none"])
     try:
         from dmlvk.benchmark.model import measurement
+        from dmlvk.benchmark.model.peers import PEERS
         from dmlvk.onnx import ModelError
     except ImportError as error:
         raise click.ClickException(one_line(error)) from error
+    require_names("--peer", names, [*PEERS, "none"])
     sizes: list[int | None] = [*dict.fromkeys(batches)] or [None]
     with dmlvk.Device(selector, timestamps=True) as device, shown_progress(terminal, len(sizes)) as progress:
         device.compile_progress = progress.parts(COMPILED)
+        # A GPU's library is beside the point on a CPU driver.
+        chosen = names or [name for name, peer in PEERS.items() if peer.runs_on == "CPU" or not is_cpu(device)]
         try:
-            return measurement.run(device, model, sizes, rounds, not names or "onnxruntime" in names, progress, keep)
+            return measurement.run(device, model, sizes, rounds, chosen, progress, keep)
         except ModelError as error:
             raise click.ClickException(one_line(error)) from error
 

@@ -10,9 +10,12 @@ import numpy as np
 from dmlvk.onnx.lifetimes import Layout, layout_of
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
+from dmlvk.operators.element_wise_quantize_linear import ConversionDesc
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.sequence import Sequence as DeviceSequence
-from dmlvk.runtime.tensor import Tensor
+from dmlvk.runtime.tensor import Buffer, Tensor
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.transfers import LARGE
 
 
 class Held:
@@ -75,11 +78,15 @@ class Held:
         if self.is_copied_to(tensor):
             tensor.write(self.tensor)
             return
-        array: Array = np.asarray(self.host())
-        carrier = tensor.desc.data_type.numpy_dtype
-        if array.dtype != carrier or array.shape != tensor.desc.sizes:
-            array = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(tensor.desc.sizes).view(carrier)
-        tensor.write(array)
+        write(tensor, np.asarray(self.host()))
+
+
+def write(tensor: Tensor, array: Array) -> None:
+    """Write the elements of an array to a tensor of unsigned integers of their size."""
+    carrier = tensor.desc.data_type.numpy_dtype
+    if array.dtype != carrier or array.shape != tensor.desc.sizes:
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(tensor.desc.sizes).view(carrier)
+    tensor.write(array)
 
 
 def own_results(held: Sequence[Held | None], constants: Sequence[Any]) -> list[Any]:
@@ -119,6 +126,20 @@ def _own(array: Any, is_shared: bool, taken: set[int]) -> Any:
     return array
 
 
+def is_best_on_host(device: Device, program: Program, value: Value) -> bool:
+    """Whether an input or output is best left in the host's memory, where the device reads or writes it over the bus.
+
+    So it is if that takes no more than the copy would, which is then saved with its submission: the only dispatch that
+    uses the value converts it element by element.
+    """
+    vulkan = device.vulkan
+    size = value.desc().total_size_in_bytes
+    if vulkan.memory.is_direct or size >= min(LARGE, device.profile.segment_size) or value.order or value.offset:
+        return False
+    users = [each for each in program.operations if any(at == value.storage for at, _ in each.places.values())]
+    return len(users) == 1 and isinstance(users[0].desc, ConversionDesc)
+
+
 class Execution:
     """A program with its memory on a device.
 
@@ -149,11 +170,21 @@ class Execution:
         block = device.buffer(self.layout.size)
         offsets = self.layout.offsets
         given = {value.storage for value in program.inputs.values()} | program.constants.keys()
+        on_host: dict[int, Buffer] = {}
+
+        def tensor(desc: TensorDesc, storage: int, offset: int) -> Tensor:
+            if storage in on_host:
+                return on_host[storage].tensor(desc, offset)
+            return block.tensor(desc, offsets[storage] + offset)
+
         for values, tensors in ((program.inputs, self.input_tensors), (self._outputs, self.output_tensors)):
             for name, value in values.items():
                 is_given = tensors is self.output_tensors and value.storage in given
-                if value.storage in offsets and not is_given:
-                    tensors[name] = block.tensor(value.desc(), offsets[value.storage] + value.offset)
+                if value.storage not in offsets or is_given:
+                    continue
+                if is_best_on_host(device, program, value):
+                    on_host[value.storage] = Buffer.on_host(device.engine, program.sizes[value.storage])
+                tensors[name] = tensor(value.desc(), value.storage, value.offset)
         for storage, array in program.constants.items():
             if storage in offsets:
                 value = Value(storage, array.dtype, array.shape)
@@ -164,7 +195,7 @@ class Execution:
             if compiled.has_state:
                 compiled.initialize(**operation.owned)
             bound = {
-                field: block.tensor(operation.desc.tensors[field], offsets[storage] + offset)
+                field: tensor(operation.desc.tensors[field], storage, offset)
                 for field, (storage, offset) in operation.places.items()
             }
             bindings.append(compiled.bind(**bound))
@@ -199,6 +230,11 @@ class Execution:
         return Held(None, self.output_tensors[name], value)
 
 
+def kind_of(feed: Any) -> tuple[Any, Any]:
+    """Shape and type of an array; of ONNX's other values nothing."""
+    return getattr(feed, "shape", None), getattr(feed, "dtype", None)
+
+
 class Direct:
     """A run that is one program: its inputs are written, its outputs are read, and nothing is looked up.
 
@@ -207,32 +243,33 @@ class Direct:
     execution : Execution
     names : sequence of str
         The outputs, in their order.
+    feeds : mapping of str to array
+        Those of the run that the program was planned for: sizes of inputs that it does not read may be constants of it.
     """
 
-    def __init__(self, execution: Execution, names: Sequence[str]) -> None:
+    def __init__(self, execution: Execution, names: Sequence[str], feeds: Mapping[str, Any]) -> None:
         inputs, outputs = execution.input_tensors, execution.output_tensors
         values = execution.program.inputs
         self._names = list(names)
-        self._inputs = [(name, inputs[name], values[name].shape, values[name].dtype) for name in values]
+        self._inputs = [(name, inputs[name]) for name in values]
+        self._kinds = [(name, kind_of(feed)) for name, feed in feeds.items()]
         self._outputs = [(outputs[name], execution.program.outputs[name]) for name in names]
         self._submit = execution.submit
 
     @staticmethod
     def is_possible(execution: Execution, names: Sequence[str]) -> bool:
-        """Whether all inputs and outputs are tensors of the program, whose elements need no other type on the way."""
-        values = execution.program.inputs
-        has_inputs = all(name in execution.input_tensors and value.is_plain for name, value in values.items())
+        """Whether all inputs and outputs are tensors of the program."""
+        has_inputs = all(name in execution.input_tensors for name in execution.program.inputs)
         return has_inputs and all(name in execution.output_tensors for name in names)
 
     def run(self, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Array] | None:
         """The outputs; None if the feeds or the outputs are others."""
         if names != self._names:
             return None
-        for name, _, shape, dtype in self._inputs:
-            if feeds[name].shape != shape or feeds[name].dtype != dtype:
-                return None
-        for name, tensor, _, _ in self._inputs:
-            tensor.write(feeds[name])
+        if [(name, kind_of(feed)) for name, feed in feeds.items()] != self._kinds:
+            return None
+        for name, tensor in self._inputs:
+            write(tensor, feeds[name])
         self._submit()
         return [
             array if value.is_plain else array.view(value.dtype).reshape(value.shape)

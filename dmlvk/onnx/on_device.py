@@ -130,7 +130,7 @@ class ModelOnDevice:
             for name in names:
                 if name in values:
                     profile.download(values[name])
-        self._direct = schedule.direct(names)
+        self._direct = schedule.direct(names, feeds)
         return own_results([values.get(name) for name in names], [schedule.graph.constant(name) for name in names])
 
     def _new_schedule(self, feeds: Mapping[str, Any]) -> Schedule:
@@ -273,9 +273,9 @@ class Schedule:
         down = sum(size for name, size in from_device.items() if name in read)
         return Traffic(len(self.steps), up, down)
 
-    def direct(self, names: Sequence[str]) -> Direct | None:
+    def direct(self, names: Sequence[str], feeds: Mapping[str, Any]) -> Direct | None:
         """The direct way through the steps, if they are a single one on the device, whose outputs these are."""
         step = self.steps[0] if len(self.steps) == 1 and self.is_complete else None
         if not isinstance(step, DeviceStep) or step.last is None or step.looked_at:
             return None
-        return Direct(step.last, names) if Direct.is_possible(step.last, names) else None
+        return Direct(step.last, names, feeds) if Direct.is_possible(step.last, names) else None

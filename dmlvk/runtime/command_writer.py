@@ -142,9 +142,12 @@ class CommandWriter:
         self._query = 0
         self._hazards = Hazards()
         self._command_buffers: list[CommandBuffer] = []
+        self._is_read_by_host = vulkan.memory.is_direct
 
     def write(self, bindings: tuple[Binding, ...]) -> Batch:
         """Record every dispatch of the bindings."""
+        writes: frozenset[MemoryUse] = frozenset().union(*[binding.written for binding in bindings])
+        self._is_read_by_host |= any(use.is_direct for use in writes)
         for binding in bindings:
             self._write(binding)
         if self._recorder is None and not self._command_buffers:
@@ -153,7 +156,6 @@ class CommandWriter:
             self._recorder.timestamp(self._queries.pool.handle, 1)
         self._finish()
         uses: frozenset[MemoryUse] = frozenset().union(*[binding.uses for binding in bindings])
-        writes: frozenset[MemoryUse] = frozenset().union(*[binding.written for binding in bindings])
         kept = ([binding.kept for binding in bindings], self._queries)
         return self._vulkan.queue.batch(self._command_buffers, uses, writes, kept=kept)
 
@@ -227,7 +229,7 @@ class CommandWriter:
     def _finish(self) -> None:
         if self._recorder is None:
             return
-        if self._vulkan.memory.is_direct:
+        if self._is_read_by_host:
             self._recorder.before_host_reads()
         self._command_buffers.append(self._recorder.end())
         self._recorder = None

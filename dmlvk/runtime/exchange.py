@@ -147,7 +147,7 @@ def obstacle_to_host_view(tensor: Tensor) -> str | None:
         The tensor was freed, or its device was closed.
     """
     memory = tensor.memory()
-    if not tensor.engine.vulkan.transfers.is_direct:
+    if not memory.access.is_direct:
         return "the device has memory of its own, which the host does not reach at full speed"
     if len(memory.pieces(tensor.offset, tensor.desc.total_size_in_bytes)) > 1:
         return "it lies in several blocks of the device's memory, because none is as large"

@@ -39,6 +39,15 @@ class Buffer(OfDevice, NotCopied):
         self.size_in_bytes = size_in_bytes
         self._memory: Allocation | None = memory
 
+    @classmethod
+    def on_host(cls, engine: Engine, size_in_bytes: int) -> Buffer:
+        """A buffer in the host's own memory, which the device reaches over the bus.
+
+        For sequences whose dispatches read or write each byte about once: an array of the host is then copied once, and
+        no transfer is submitted.
+        """
+        return cls(engine, size_in_bytes, engine.vulkan.memory.allocate_on_host(size_in_bytes))
+
     def __repr__(self) -> str:
         return f"<dmlvk.Buffer of {self.size_in_bytes} bytes on {self.engine.name}>"
 

@@ -21,6 +21,8 @@ class Allocation:
         Bytes asked for.
     segment_size : int
         Bytes of each segment except the last.
+    is_direct : bool
+        Whether the host reads and writes the memory without staging.
 
     Attributes
     ----------
@@ -35,13 +37,18 @@ class Allocation:
     __slots__ = ("__weakref__", "_release", "access", "lease", "segment_size", "segments", "size")
 
     def __init__(
-        self, release: Callable[[tuple[Segment, ...], Lease, int], None], size: int, segment_size: int
+        self,
+        release: Callable[[tuple[Segment, ...], Lease, int], None],
+        size: int,
+        segment_size: int,
+        *,
+        is_direct: bool,
     ) -> None:
         self._release = release
         self.size = size
         self.segments: tuple[Segment, ...] = ()
         self.segment_size = segment_size
-        self.access = MemoryUse()
+        self.access = MemoryUse(is_direct=is_direct)
         self.lease: Lease = ref(self)
 
     def pieces(self, offset: int, size: int) -> list[tuple[Segment, int, int]]:

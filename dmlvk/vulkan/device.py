@@ -188,8 +188,8 @@ class VulkanDevice:
                     queue.drain()
             except DeviceError as failed:
                 error = failed
-            # Even if the timelines say that all is done: after a submission's signal, a driver's own thread lets go of the
-            # semaphores for which the submission waited. Mesa's crashed there when they were destroyed before. The
+            # Even if the timelines say that all is done: after a submission's signal, a driver's own thread lets go of
+            # the semaphores for which the submission waited. Mesa's crashed there when they were destroyed before. The
             # driver also ends the work of a lost device in finite time, whatever this call returns.
             # VkResult vkDeviceWaitIdle(VkDevice device)
             if self.context.handle:  # else the driver could not make the VkDevice

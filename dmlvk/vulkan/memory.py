@@ -80,9 +80,10 @@ class MemoryPool:
         limit = min(context.profile.segment_size, heap_size // 16, LARGEST_BLOCK_SIZE)
         self.block_size = max(limit // LARGEST_OFFSET_ALIGNMENT * LARGEST_OFFSET_ALIGNMENT, LARGEST_OFFSET_ALIGNMENT)
 
-    def allocate_staging(self, size: int) -> Allocation:
-        """Host-visible memory in a block of its own, for exchanging data with the device."""
-        allocation = Allocation(self.release, size, size)
+    def allocate_on_host(self, size: int) -> Allocation:
+        """The host's own memory, which the device reaches over the bus, in a block of its own."""
+        size = -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
+        allocation = Allocation(self.release, size, size, is_direct=True)
         self.monitor.run(self._take_staging, allocation)
         return allocation
 
@@ -99,7 +100,7 @@ class MemoryPool:
             The memory does not fit; the message says how much was asked and how much there is.
         """
         # The object is made before it gets memory, so that all memory has a holder that gives it back.
-        allocation = Allocation(self.release, size, self._segment_size)
+        allocation = Allocation(self.release, size, self._segment_size, is_direct=self.is_direct)
         padded = -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
         # Monitor.run written out, because most tensors come this way.
         monitor = self.monitor

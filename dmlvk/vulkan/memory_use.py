@@ -29,13 +29,16 @@ class MemoryUse:
 
     Attributes
     ----------
+    is_direct : bool
+        Whether the host reads and writes the memory without staging.
     sharers : set of int, optional
         The ids of the objects through which another API uses the memory now.
     """
 
-    __slots__ = ("_used", "_users", "_writers", "_written", "sharers")
+    __slots__ = ("_used", "_users", "_writers", "_written", "is_direct", "sharers")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_direct: bool = False) -> None:
+        self.is_direct = is_direct
         self.sharers: set[int] | None = None
         self._used = 0
         self._written = 0

@@ -56,7 +56,7 @@ class StagingRing:
     """A ring of staging memory. A piece is free again when its thread and the device are done with it."""
 
     def __init__(self, availability: Availability, memory: MemoryPool) -> None:
-        self._memory = memory.allocate_staging(RING_SIZE)
+        self._memory = memory.allocate_on_host(RING_SIZE)
         (segment,) = self._memory.segments
         self.block = segment.block
         self._monitor = Monitor(availability, self._repair)

@@ -81,14 +81,9 @@ class Transfers:
             self._ring = StagingRing(self._context.availability, self._memory)
         return self._ring
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether the host reads and writes the device's memory without staging."""
-        return self._memory.is_direct
-
     def mapped(self, allocation: Allocation, offset: int, size: int) -> Bytes | None:
         """The host's view of bytes that lie in one mapped segment, or None. The view must not outlive a visit."""
-        if not self._memory.is_direct:
+        if not allocation.access.is_direct:
             return None
         pieces = allocation.pieces(offset, size)
         if len(pieces) != 1:
@@ -106,7 +101,7 @@ class Transfers:
 
     def write(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         """Copy bytes to the device, after everything submitted before."""
-        direct = self._memory.is_direct
+        direct = allocation.access.is_direct
         self._visits.during(self._write_mapped if direct else self._write_staged, allocation, offset, data)
 
     def _write_mapped(self, allocation: Allocation, offset: int, data: Bytes) -> None:
@@ -160,7 +155,7 @@ class Transfers:
 
     def read(self, allocation: Allocation, offset: int, out: Bytes) -> None:
         """Copy bytes from the device, waiting for the work that writes them."""
-        direct = self._memory.is_direct
+        direct = allocation.access.is_direct
         self._visits.during(self._read_mapped if direct else self._read_staged, allocation, offset, out)
 
     def _read_mapped(self, allocation: Allocation, offset: int, out: Bytes) -> None:
@@ -212,7 +207,8 @@ class Transfers:
 
     def clear(self, allocation: Allocation, offset: int, size: int) -> None:
         """Fill bytes with zeros, after everything submitted before; offset and size are multiples of 4."""
-        self._visits.during(self._clear_mapped if self.is_direct else self._clear_filled, allocation, offset, size)
+        clear = self._clear_mapped if allocation.access.is_direct else self._clear_filled
+        self._visits.during(clear, allocation, offset, size)
 
     def _clear_mapped(self, allocation: Allocation, offset: int, size: int) -> None:
         self.wait_for_uses(allocation)

@@ -16,9 +16,8 @@ from onnx import helper
 
 import dmlvk
 from bench.networks import model_of as model_of_network
-from dmlvk.benchmark.model import measurement
-from dmlvk.benchmark.model.measurement import ModelPeer
-from dmlvk.benchmark.model.tables import is_correct, parts_of
+from dmlvk.benchmark.model.peers import ONNXRuntime, Work, comparison
+from dmlvk.benchmark.model.tables import is_correct, parts_of, sections
 from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.records import read
 from dmlvk.benchmark.timing import Times
@@ -81,7 +80,7 @@ def test_without_onnx_runtime_nothing_is_compared(device: dmlvk.Device, tmp_path
     file = tmp_path / "record.json"
     result = bench(device, "--model", tmp_path / "model.onnx", "--rounds", 1, "--peer", "none", "--json", file)
     assert result.exit_code == 0, result.output
-    assert "peer onnxruntime: absent, not asked for" in result.output
+    assert "peers onnxruntime, torch-graph, torch-compile: absent, not asked for" in result.output
     assert "not compared" in result.output
     (row,) = json.loads(file.read_text())["batches"]
     assert row["inputs"] == {"x": [1, 3, 4]}
@@ -94,13 +93,13 @@ def test_an_output_that_differs_is_status_1(
 ) -> None:
     """ONNX Runtime's answer differs in one bit."""
 
-    def measure(peer: Any, path: Path, feeds: Any, rounds: int) -> Any:
-        outputs = {"y": np.ascontiguousarray(feeds["x"].T)}
+    def measure(peer: Any, work: Work, rounds: int) -> Any:
+        outputs = {"y": np.ascontiguousarray(work.feeds["x"].T)}
         outputs["y"][2, 1] ^= change
         return Times((1.0,)), outputs, outputs
 
-    monkeypatch.setattr(ModelPeer, "absence", lambda peer: None)
-    monkeypatch.setattr(ModelPeer, "measure", measure)
+    monkeypatch.setattr(ONNXRuntime, "absence", lambda peer: None)
+    monkeypatch.setattr(ONNXRuntime, "outputs", measure)
     x = elements(np.random.default_rng(0), np.int16, (4, 3))
     onnx.save(model_of([("Transpose", ["x"], ["y"], {})], {"x": x}, {"y": np.int16}), tmp_path / "model.onnx")
     result = bench(device, "--model", tmp_path / "model.onnx", "--rounds", "1")
@@ -115,13 +114,36 @@ def test_a_failure_of_onnx_runtime_is_a_line(
     def fail(*arguments: Any) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(ModelPeer, "absence", lambda peer: None)
-    monkeypatch.setattr(ModelPeer, "measure", fail)
+    monkeypatch.setattr(ONNXRuntime, "absence", lambda peer: None)
+    monkeypatch.setattr(ONNXRuntime, "measure", fail)
     x = np.ones((4, 3), np.float32)
     onnx.save(model_of([("Transpose", ["x"], ["y"], {})], {"x": x}, {"y": np.float32}), tmp_path / "model.onnx")
     result = bench(device, "--model", tmp_path / "model.onnx", "--rounds", "1")
     assert result.exit_code == 0
     assert "onnxruntime failed, RuntimeError: out of luck" in result.output
+
+
+def test_torch_s_network_has_a_table_of_its_own(device: dmlvk.Device, tmp_path: Path) -> None:
+    """Its times from arrays to arrays and on the GPU stand beside the model's; its bits are not compared."""
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 3, 4])
+    onnx.save(model_of([("Transpose", ["x"], ["y"], {})], {"x": given}, {"y": np.uint8}), tmp_path / "model.onnx")
+    file = tmp_path / "record.json"
+    assert bench(device, "--model", tmp_path / "model.onnx", "--peer", "none", "--json", file).exit_code == 0
+    record = read(file)
+    (row,) = record["batches"]
+    ours = row["seconds"]["median"]
+    row["peers"] = [
+        {"peer": "torch-graph", "seconds": {"median": 3 * ours}, "gpu_seconds": 4e-3, "network": "resnet50"},
+        {"peer": "torch-compile", "unsupported": "model: torchvision has no network of that name"},
+    ]
+    found = list(sections(record))
+    (table,) = (each for each in found if "library" in each.heads)
+    (only,) = table.rows
+    assert only[1:3] == ("torch-graph", "resnet50")
+    assert only[4].startswith("3.0")
+    assert only[5] == "4.000"
+    assert found[0].rows[0][-1] == "not compared"
+    assert any("torchvision has no network of that name" in note for note in found[0].notes)
 
 
 FLOATS = np.linspace(-1, 1, 7, dtype=np.float32)
@@ -145,9 +167,9 @@ LEVELS = np.arange(7, dtype=np.uint8)
     ],
 )
 def test_an_output_beside_onnx_runtime_s(found: Any, plain: Any, optimized: Any, is_fused: bool, result: str) -> None:
-    comparison = measurement._comparison(found, plain, optimized, is_fused)
-    assert comparison["result"] == result
-    json.dumps(comparison, allow_nan=False)
+    found_out = comparison(found, plain, optimized, is_fused)
+    assert found_out["result"] == result
+    json.dumps(found_out, allow_nan=False)
 
 
 @pytest.fixture
@@ -173,7 +195,11 @@ def models(tmp_path: Path) -> Path:
         ("fixed.onnx", ("--batch", "4"), "no input can have 4 as its first dimension; the shapes are 'x' [2, 3]"),
         ("free.onnx", (), "'x' has the shape ['n', 'h']: only its first dimension can be given a size here"),
         ("text.onnx", (), "'x' is tensor(string), for which there are no random elements"),
-        ("fixed.onnx", ("--peer", "torch"), "there is no 'torch'; there are onnxruntime, none"),
+        (
+            "fixed.onnx",
+            ("--peer", "torch"),
+            "there is no 'torch'; there are onnxruntime, torch-graph, torch-compile, none",
+        ),
         ("fixed.onnx", ("--operator", "slice1"), "--model measures a whole model: --operator does not belong to it"),
         ("fixed.onnx", ("--size", "tiny"), "--size does not belong to it"),
     ],

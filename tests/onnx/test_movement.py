@@ -102,9 +102,10 @@ def test_bool(device: dmlvk.Device) -> None:
     require_equal(InferenceSession(model, device).run(None, {"x": x}), [np.triu(x).T])
 
 
-def test_sizes_that_a_run_computes(device: dmlvk.Device) -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_sizes_that_a_run_computes(device: dmlvk.Device, dtype: Any) -> None:
     """The sizes of a Reshape come from the host's arithmetic on the sizes of another value."""
-    x = elements(np.random.default_rng(5), np.float32, (6, 4))
+    x = elements(np.random.default_rng(5), dtype, (6, 4))
     nodes: list[Node] = [
         ("Shape", ["like"], ["sizes"], {}),
         ("Gather", ["sizes", "order"], ["turned"], {}),
@@ -112,7 +113,7 @@ def test_sizes_that_a_run_computes(device: dmlvk.Device) -> None:
         ("Reshape", ["moved", "turned"], ["y"], {}),
     ]
     given = onnx.helper.make_tensor_value_info("like", onnx.TensorProto.FLOAT, ["a", "b"])
-    model = model_of(nodes, {"x": x, "like": given}, {"y": np.float32}, {"order": np.array([1, 0])})
+    model = model_of(nodes, {"x": x, "like": given}, {"y": dtype}, {"order": np.array([1, 0])})
     session = InferenceSession(model, device)
     for shape in ((3, 8), (2, 12), (3, 8)):
         require_equal(session.run(None, {"x": x, "like": np.ones(shape, np.float32)}), [x.T.reshape(shape[::-1])])

@@ -68,13 +68,18 @@ def test_a_driver_is_done_with_semaphores_before_they_are_destroyed(
     own = open_variant(device, "staged-copy-queue")
     own.tensor(np.zeros(3 << 20, np.uint8))
     order: list[str] = []
-    for name in ("vkDeviceWaitIdle", "vkDestroySemaphore"):
 
-        def noted(*arguments: Any, name: str = name, call: Any = getattr(vk, name)) -> Any:
+    def note(name: str) -> None:
+        call = getattr(vk, name)
+
+        def noted(*arguments: Any) -> Any:
             order.append(name)
             return call(*arguments)
 
         monkeypatch.setattr(vk, name, noted)
+
+    note("vkDeviceWaitIdle")
+    note("vkDestroySemaphore")
     own.close()
     assert order[0] == "vkDeviceWaitIdle"
     assert "vkDestroySemaphore" in order

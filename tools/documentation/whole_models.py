@@ -53,14 +53,14 @@ def figures_of(record: dict[str, Any]) -> Iterator[Figure]:
     if record.get("kind") != "model" or not is_correct(record):
         raise ValueError("not a record of `dmlvk bench --model --json`, or one with a wrong output")
     for row in record["batches"]:
-        peers = [trial for trial in row["peers"] if "seconds" in trial]
-        if not peers:
+        peers = {trial["peer"]: trial for trial in row["peers"] if "seconds" in trial}
+        if "onnxruntime" not in peers:
             raise ValueError("ONNX Runtime is not in the record: install onnxruntime")
         yield {
             "model": record["model"]["file"].removesuffix(".onnx"),
             "batch": row["batch"] or 1,
             "dmlvk_ms": round(row["seconds"]["median"] * 1e3, 3),
-            "onnxruntime_ms": round(peers[0]["seconds"]["median"] * 1e3, 3),
+            "onnxruntime_ms": round(peers["onnxruntime"]["seconds"]["median"] * 1e3, 3),
             "device": record["device"]["name"],
             "driver": record["device"]["driver"],
             "date": record["date"],

@@ -1,4 +1,4 @@
-"""A model's record as a picture: the parts of a run, beside ONNX Runtime."""
+"""A model's record as a picture: the parts of a run, beside other libraries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def draw(record: Record, kind: str) -> bytes:
         for trial in row["peers"]:
             if "seconds" in trial:
                 axes.barh(len(labels), trial["seconds"]["median"] * 1e3, HEIGHT, color=PEER)
-                labels.append(f"{trial['peer']}, CPU")
+                labels.append(f"{trial['peer']}, {record['peers'][trial['peer']]['runs_on']}")
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(-0.5, len(labels) - 0.5)
         axes.set_title("" if row["batch"] is None else f"batch {row['batch']}", loc="left", fontsize=10)

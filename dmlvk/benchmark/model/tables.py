@@ -29,6 +29,16 @@ STEP_HEADS = (
     "from device, MB",
     "from device, ms",
 )
+OTHER_HEADS = (
+    "batch",
+    "library",
+    "network",
+    "run, ms",
+    "times as fast",
+    "on the GPU, ms",
+    "here on the GPU, ms",
+    "times as fast there",
+)
 
 
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
@@ -56,6 +66,9 @@ def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
         [_row(row) for row in record["batches"]],
         [*_notes(record), *absences(record)],
     )
+    others = [row for batch in record["batches"] for row in _others(batch)]
+    if others:
+        yield Section("beside libraries of the GPU, which compute in FLOAT16", OTHER_HEADS, others)
     yield Section(
         "the parts of a run in which each step waits for the one before",
         ("batch", "together, ms", *(f"{NAMES[part]}, ms" for part in PARTS), "to device, MB", "from device, MB"),
@@ -95,7 +108,7 @@ def parts_of(row: Record) -> dict[str, float]:
 
 def _row(row: Record) -> tuple[str, ...]:
     seconds = row["seconds"]
-    trial: Record = next((trial for trial in row["peers"] if "seconds" in trial), {})
+    trial: Record = next((trial for trial in row["peers"] if "outputs" in trial), {})
     theirs = trial["seconds"]["median"] if trial else None
     return (
         _batch(row),
@@ -107,6 +120,23 @@ def _row(row: Record) -> tuple[str, ...]:
         "" if theirs is None else ratio_text(theirs / seconds["median"]),
         _verdict(trial),
     )
+
+
+def _others(row: Record) -> Iterator[tuple[str, ...]]:
+    """A row for each library that measured a network of its own in the model's place."""
+    for trial in row["peers"]:
+        if "gpu_seconds" in trial:
+            whole, on_gpu, ours = trial["seconds"]["median"], trial["gpu_seconds"], parts_of(row)["gpu"]
+            yield (
+                _batch(row),
+                trial["peer"],
+                trial["network"],
+                _ms(whole),
+                ratio_text(whole / row["seconds"]["median"]),
+                _ms(on_gpu),
+                _ms(ours),
+                ratio_text(on_gpu / ours) if ours else "",
+            )
 
 
 def _parts(row: Record) -> tuple[str, ...]:
@@ -139,6 +169,8 @@ def _notes(record: Record) -> Iterator[str]:
         for trial in row["peers"]:
             if "failure" in trial:
                 yield f"{trial['peer']} failed{_of_batch(row)}, {trial['failure']}"
+            if "unsupported" in trial:
+                yield f"{trial['peer']}{_of_batch(row)}: {trial['unsupported']}"
             for output in trial.get("outputs", ()):
                 yield f"{output['name']}{_of_batch(row)}: {_comparison(output)}"
 

@@ -59,7 +59,7 @@ class CuDNNGraph(NetworkPeer):
     def measure_layer(self, layer: Layer, batch: int, layout: str, rounds: int) -> ChainTimes:
         import torch
 
-        _choose_fastest()
+        choose_fastest()
         with torch.no_grad():
             step = _Convolution(layer, batch, layout, 0)
             image = step.random_image()
@@ -74,7 +74,7 @@ class CuDNNGraph(NetworkPeer):
     def measure_chain(self, layers: Sequence[Layer], batch: int, layout: str, rounds: int) -> ChainTimes:
         import torch
 
-        _choose_fastest()
+        choose_fastest()
         with torch.no_grad():
             steps = [_Convolution(layer, batch, layout, number) for number, layer in enumerate(layers)]
             images: list[Any] = []  # None where a layer reads what the one before has written
@@ -135,7 +135,7 @@ class _Convolution:
         return torch.nn.functional.conv2d(image, self._weights, None, layer.stride, layer.margin, 1, layer.groups)
 
 
-def _choose_fastest() -> None:
+def choose_fastest() -> None:
     """Let cuDNN find its fastest algorithm for each layer, by trials at the first call."""
     import torch
 
