@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ NODES: list[Node] = [
     ("MaxPool", ["levels"], ["largest"], {"kernel_shape": [2, 2], "strides": [2, 2]}),
     ("DequantizeLinear", ["largest", "scale", "point"], ["y"], {}),
 ]
-CONSTANTS = {"scale": np.float32(0.02), "point": np.uint8(117)}
+CONSTANTS: dict[str, Any] = {"scale": np.float32(0.02), "point": np.uint8(117)}
 
 
 @pytest.fixture(params=["staged", "segmented-staged", "direct"])
