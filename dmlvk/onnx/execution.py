@@ -11,6 +11,7 @@ from dmlvk.onnx.lifetimes import Layout, layout_of
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
 from dmlvk.operators.element_wise_quantize_linear import ConversionDesc
+from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.sequence import Sequence as DeviceSequence
 from dmlvk.runtime.tensor import Buffer, Tensor
@@ -200,6 +201,11 @@ class Execution:
             }
             bindings.append(compiled.bind(**bound))
         self._sequence = device.sequence(bindings)
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The operators with their tensors, in their order."""
+        return () if self._sequence is None else self._sequence._bindings
 
     def run(self, given: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the dispatches. The outputs are valid until the next run."""

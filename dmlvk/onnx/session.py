@@ -45,6 +45,7 @@ from dmlvk.onnx.random_feeds import random_feed
 from dmlvk.onnx.registry import entry_of
 from dmlvk.onnx.repetition import Difference, repeat
 from dmlvk.onnx.steps import DeviceStep, remember
+from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.shared_devices import DeviceName, named_device
@@ -281,6 +282,13 @@ class InferenceSession(Pickled):
         steps = [] if last is None else last.steps
         layouts = [step.last.layout for step in steps if isinstance(step, DeviceStep) and step.last is not None]
         return Memory(sum(layout.size for layout in layouts), sum(layout.sum for layout in layouts))
+
+    @property
+    def bindings(self) -> list[tuple[Binding, ...]]:
+        """Of the last run, for each part on the device, the operators with their tensors in their order."""
+        last = None if self._last is None else self._last.last
+        steps = [] if last is None else last.steps
+        return [step.last.bindings for step in steps if isinstance(step, DeviceStep) and step.last is not None]
 
     def _row(self, node: Node, last: Schedule | None) -> Row:
         reasons = self._obstacles if last is None else last.on_host

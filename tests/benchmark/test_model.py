@@ -67,11 +67,16 @@ def test_a_network_beside_onnx_runtime(device: dmlvk.Device, tmp_path: Path) -> 
         assert (
             sum(step["nodes"] for step in steps if step["where"] == "device") == len(network.layers) + len(others) + 1
         )
+        operators = [each["operator"] for each in row["dispatches"]]
+        assert operators[0] == "ELEMENT_WISE_QUANTIZE_LINEAR"
+        assert operators.count("QUANTIZED_LINEAR_CONVOLUTION_ADD") == 1
+        assert all(0 < each[key] < 60 for each in row["dispatches"] for key in ("seconds", "alone_seconds"))
     assert "# net.onnx on" in page.read_text()
     assert picture.read_bytes()[:4] == b"\x89PNG"
     again = CliRunner().invoke(main, ["bench", "--from-json", str(file), "--plot", str(picture), "--dispatches"])
     assert again.exit_code == 0, again.output
     assert again.output.count("QLinearGlobalAveragePool") == 2, "a step of each batch"
+    assert again.output.count("QUANTIZED_LINEAR_AVERAGE_POOLING") == 2, "a dispatch of each batch"
 
 
 def test_without_onnx_runtime_nothing_is_compared(device: dmlvk.Device, tmp_path: Path) -> None:

@@ -12,14 +12,19 @@ import numpy as np
 
 import dmlvk
 from dmlvk.benchmark.model.peers import PEERS, Array, Work
+from dmlvk.benchmark.networks.timing import time_chain
 from dmlvk.benchmark.peers.peer import taking_part
 from dmlvk.benchmark.records import MODEL, Record, circumstances
-from dmlvk.benchmark.timing import Times, time_on_host, warm_up
+from dmlvk.benchmark.timing import FEWEST_ROUNDS, Times, time_on_host, warm_up
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.profile import Profile, StepTimes
 from dmlvk.onnx.random_feeds import random_batch
 from dmlvk.onnx.session import FUSED
+from dmlvk.runtime.sequence import Sequence as Recorded
+
+# Of runs in a row, the last one counts: those before it bring the device to speed.
+IN_A_ROW = 3
 
 
 def run(
@@ -115,6 +120,7 @@ def _run(
         "seconds": Times(tuple(seconds[1:])).record(),
         "steps": steps,
         "rest_seconds": statistics.median(profile.rest_seconds for profile in profiles[1:]),
+        "dispatches": _dispatches(device, measured),
         "memory": {"peak": session.memory.peak, "sum": session.memory.sum},
         "placement": _placement(session),
     }
@@ -143,6 +149,29 @@ def _step(runs: Sequence[StepTimes]) -> Record:
         "bytes_from_device": first.bytes_from_device,
         "from_device_seconds": statistics.median(each.from_device_seconds for each in runs),
     }
+
+
+def _dispatches(device: dmlvk.Device, session: InferenceSession) -> list[Record]:
+    """Each operator on the device: its time behind the one before it, as in a run, and behind itself.
+
+    Behind itself it finds its code and its constants in caches.
+    """
+    rows: list[Record] = []
+    for bindings in session.bindings:
+        sequence = Recorded(device.engine, bindings, timestamps=True)
+        runs = [sequence.submit().dispatch_times for _ in range(IN_A_ROW * FEWEST_ROUNDS)]
+        medians = iter([statistics.median(times) for times in zip(*runs[IN_A_ROW - 1 :: IN_A_ROW], strict=True)])
+        for binding in bindings:
+            alone = time_chain(device, [binding], FEWEST_ROUNDS, is_repeated=True, warm_up_seconds=0.0)
+            rows.append(
+                {
+                    "operator": binding.operator_name,
+                    "path": binding.plan.path,
+                    "seconds": sum(next(medians) for stage in binding.dispatches for _ in stage),
+                    "alone_seconds": alone.best.median,
+                }
+            )
+    return rows
 
 
 def _placement(session: InferenceSession) -> Record:

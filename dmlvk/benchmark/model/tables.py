@@ -29,6 +29,7 @@ STEP_HEADS = (
     "from device, MB",
     "from device, ms",
 )
+DISPATCH_HEADS = ("operator", "path", "in a run, us", "again and again, us")
 OTHER_HEADS = (
     "batch",
     "library",
@@ -77,6 +78,8 @@ def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     for row in record["batches"]:
         steps = _each(row) if dispatches else _together(row)
         yield Section(f"the steps{_of_batch(row)}", STEP_HEADS, [_step(step) for step in steps])
+        if dispatches and "dispatches" in row:
+            yield Section(f"the dispatches{_of_batch(row)}", DISPATCH_HEADS, _dispatches(row["dispatches"]))
 
 
 def is_correct(record: Record) -> bool:
@@ -186,6 +189,13 @@ def _comparison(output: Record) -> str:
 
 def _of_batch(row: Record) -> str:
     return "" if row["batch"] is None else f", batch {row['batch']}"
+
+
+def _dispatches(rows: list[Record]) -> list[tuple[str, ...]]:
+    """A row for each operator, and their sum."""
+    keys = ("seconds", "alone_seconds")
+    whole = {"operator": "all", "path": "", **{key: sum(each[key] for each in rows) for key in keys}}
+    return [(each["operator"], each["path"], *(f"{each[key] * 1e6:,.1f}" for key in keys)) for each in [*rows, whole]]
 
 
 def _each(row: Record) -> list[Record]:
