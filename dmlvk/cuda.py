@@ -27,6 +27,7 @@ def obstacle(device: Device) -> str | None:
     Parameters
     ----------
     device : Device
+        The device whose tensors CUDA would see.
     """
     try:
         sharing_of(device.engine)

@@ -77,6 +77,7 @@ class TensorDesc:
         0, or a power of two that is at least the size of an element. The tensor's offset in its buffer is a multiple of
         it.
     flags : TensorFlags
+        `OWNED_BY_DML` for a tensor whose content a compiled operator keeps; `NONE` otherwise.
 
     Raises
     ------
@@ -139,6 +140,7 @@ class TensorDesc:
             Elements (not bytes) from one coordinate to the next. None is packed, whatever the array's own strides are:
             `Device.tensor` packs an array. "array" takes the array's own strides, which for a packed array is None too.
         flags : TensorFlags
+            As for a TensorDesc.
 
         Raises
         ------

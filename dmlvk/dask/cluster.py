@@ -94,6 +94,7 @@ def prepare(client: Client, devices: str | Sequence[int | str | DeviceInfo] | No
     Parameters
     ----------
     client : distributed.Client
+        Of the cluster whose workers have the devices.
     devices : "best", "all", or sequence of int, str or DeviceInfo, optional
         The devices of each host to use. "best": each device of the best kind, all discrete GPUs, or else all
         integrated ones, ..., or else all CPU drivers. "all": each device. A sequence has selectors, as `Device` takes

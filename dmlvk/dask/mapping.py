@@ -36,6 +36,7 @@ def map(
     Parameters
     ----------
     client : distributed.Client
+        Of the cluster whose workers have the devices.
     model : InferenceSession, path, bytes, ModelProto, OperatorDesc or CompiledOperator
         An ONNX model, or one operator. A session's own device does not count, but its `fuse_qdq` does. The contents of
         a compiled operator's tensors that are OWNED_BY_DML travel with it.

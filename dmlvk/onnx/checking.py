@@ -42,6 +42,7 @@ def check(session: InferenceSession, feeds: Mapping[str, Any]) -> list[Finding]:
     Parameters
     ----------
     session : InferenceSession
+        Of the model to check.
     feeds : mapping of str to array_like
         As for `InferenceSession.run`.
 
@@ -82,6 +83,7 @@ def check_values(session: InferenceSession, feeds: Mapping[str, Any]) -> list[Fi
     Parameters
     ----------
     session : InferenceSession
+        Of the model to check.
     feeds : mapping of str to array_like
         As for `InferenceSession.run`.
 

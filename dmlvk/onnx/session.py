@@ -106,8 +106,10 @@ class InferenceSession(Pickled):
         As ONNX Runtime takes them. Threads, log level and level of optimization are those of the nodes on the host; a
         level below ORT_ENABLE_EXTENDED fuses nothing, as in ONNX Runtime. A warning names what has no meaning here. A
         device in this place is taken for `device`.
-    providers, provider_options : sequence, optional
+    providers : sequence, optional
         As ONNX Runtime takes them. They have no meaning here, which a warning says: `device` is in their place.
+    provider_options : sequence, optional
+        As ONNX Runtime takes them, for `providers`. A warning says that they have no meaning here.
     device : Device, int, str, or iterable of Device, int or str, optional
         A device, or a selector of one; the best device by default. "all" is each device of the best kind that the host
         has: all discrete GPUs, or else all integrated ones, ..., or else all CPU drivers; a GPU with two drivers counts
@@ -457,6 +459,7 @@ class InferenceSession(Pickled):
         callback : callable, optional
             As ONNX Runtime calls it, when the run has ended: with the outputs, `user_data`, and "" or the error.
         user_data : object, optional
+            Handed to `callback` as it is.
 
         Returns
         -------

@@ -41,6 +41,15 @@ class ByteTableDesc(OperatorDesc):
     Raises
     ------
     DescriptorError
+
+    Examples
+    --------
+    >>> desc = dmlvk.ByteTableDesc(
+    ...     input_tensor=dmlvk.TensorDesc("uint8", [3]), table_tensor=dmlvk.TensorDesc("uint8", [256])
+    ... )
+    >>> negative = np.arange(255, -1, -1, dtype=np.uint8)
+    >>> dmlvk.reference.run(desc, input_tensor=np.array([0, 1, 255], dtype=np.uint8), table_tensor=negative)
+    array([255, 254,   0], dtype=uint8)
     """
 
     input_tensor: TensorDesc = source(EIGHT_BIT_TYPES)

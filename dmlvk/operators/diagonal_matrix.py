@@ -53,6 +53,13 @@ class DiagonalMatrixDesc(OperatorDesc):
     Source: the page DML_DIAGONAL_MATRIX_OPERATOR_DESC. It is silent about a Value that the data type cannot hold.
     Here such a Value is refused: for an integer type a NaN, an infinity or a number out of range; for FLOAT16 a finite
     number that is too large.
+
+    Examples
+    --------
+    >>> desc = dmlvk.DiagonalMatrixDesc(output_tensor=dmlvk.TensorDesc("float32", [2, 3]), offset=1, value=0.5)
+    >>> dmlvk.reference.run(desc)
+    array([[0. , 0.5, 0. ],
+           [0. , 0. , 0.5]], dtype=float32)
     """
 
     # For the same interface as DIAGONAL_MATRIX1. This operator never has an input.

@@ -43,9 +43,12 @@ class DiagonalMatrix1Desc(OperatorDesc):
     value : int, float, NumPy scalar or bytes
         A NumPy scalar of the value data type keeps its bits, and so do bytes, which are the element in memory (little
         endian). Other numbers are rounded to a floating point type, and must fit an integer type exactly.
-    diagonal_fill_begin, diagonal_fill_end : int
-        Begin (inclusive) and end (exclusive) of the diagonals, in 32 signed bits. The smallest and the largest value
-        stand for the open ends, also in a matrix with more than 2**31 columns.
+    diagonal_fill_begin : int
+        The first diagonal, in 32 signed bits. The smallest value stands for the open end, also in a matrix with more
+        than 2**31 rows.
+    diagonal_fill_end : int
+        The diagonal behind the last, in 32 signed bits. The largest value stands for the open end, also in a matrix
+        with more than 2**31 columns.
 
     Raises
     ------
@@ -54,6 +57,16 @@ class DiagonalMatrix1Desc(OperatorDesc):
     Notes
     -----
     Source: the page DML_DIAGONAL_MATRIX1_OPERATOR_DESC. Its example 1 is an erratum: Value 7 gives sevens.
+
+    Examples
+    --------
+    >>> desc = dmlvk.DiagonalMatrix1Desc(
+    ...     input_tensor=dmlvk.TensorDesc("uint8", [3, 3]), value=0, diagonal_fill_begin=1, diagonal_fill_end=2**31 - 1
+    ... )
+    >>> dmlvk.reference.run(desc, input_tensor=np.full((3, 3), 7, dtype=np.uint8))  # zeros above the diagonal
+    array([[7, 0, 0],
+           [7, 7, 0],
+           [7, 7, 7]], dtype=uint8)
     """
 
     input_tensor: TensorDesc | None = source(

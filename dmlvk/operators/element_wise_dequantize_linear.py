@@ -38,6 +38,17 @@ class ElementWiseDequantizeLinearDesc(ConversionDesc):
     Source: the page DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC. DirectML wants scales and zero points of the
     input's sizes; one element is accepted here for all. It also takes integers of 16 and 32 bits, and FLOAT16 scales
     and outputs, whose results it does not define to the bit.
+
+    Examples
+    --------
+    >>> desc = dmlvk.ElementWiseDequantizeLinearDesc(
+    ...     input_tensor=dmlvk.TensorDesc("uint8", [3]),
+    ...     scale_tensor=dmlvk.TensorDesc("float32", [1]),
+    ...     zero_point_tensor=dmlvk.TensorDesc("uint8", [1]),
+    ... )
+    >>> inputs = {"input_tensor": np.uint8([8, 10, 28]), "scale_tensor": np.float32([0.5])}
+    >>> dmlvk.reference.run(desc, **inputs, zero_point_tensor=np.uint8([10]))
+    array([-1.,  0.,  9.], dtype=float32)
     """
 
     input_tensor: TensorDesc = source(QUANTIZED_TYPES)

@@ -73,6 +73,18 @@ class ElementWiseQuantizeLinearDesc(ConversionDesc):
     Source: the page DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC. DirectML wants scales and zero points of the
     input's sizes; one element is accepted here for all. It also takes FLOAT16 and INT32 inputs, whose results it does
     not define to the bit.
+
+    Examples
+    --------
+    >>> scalar = dmlvk.TensorDesc("float32", [1])
+    >>> desc = dmlvk.ElementWiseQuantizeLinearDesc(
+    ...     input_tensor=dmlvk.TensorDesc("float32", [3]),
+    ...     scale_tensor=scalar,
+    ...     zero_point_tensor=dmlvk.TensorDesc("uint8", [1]),
+    ... )
+    >>> inputs = {"input_tensor": np.float32([-1, 0.25, 9]), "scale_tensor": np.float32([0.5])}
+    >>> dmlvk.reference.run(desc, **inputs, zero_point_tensor=np.uint8([10]))
+    array([ 8, 10, 28], dtype=uint8)
     """
 
     input_tensor: TensorDesc = source(DataType.FLOAT32)

@@ -31,8 +31,16 @@ class MaxPooling2Desc(PoolingDesc):
     output_indices_tensor : TensorDesc, optional
         UINT32, of the output's sizes: where in the input each output was found, as the index of a packed tensor of the
         input's sizes. Of equal elements, the one with the smallest index counts.
-    strides, window_size, start_padding, end_padding, dilations : sequence of int
-        One for each spatial dimension. A dilation is the distance of a window's elements.
+    strides : sequence of int
+        How far the window moves along each spatial dimension; 1 or more.
+    window_size : sequence of int
+        The number of taps along each spatial dimension; 1 or more.
+    start_padding : sequence of int
+        How far the window may begin before the input, along each spatial dimension.
+    end_padding : sequence of int
+        How far the window may end behind the input, along each spatial dimension.
+    dilations : sequence of int
+        The distance of a window's taps along each spatial dimension; 1 for neighbours.
 
     Raises
     ------
@@ -45,6 +53,19 @@ class MaxPooling2Desc(PoolingDesc):
     Source: the page DML_MAX_POOLING2_OPERATOR_DESC. Its formula of the output's size leaves out the dilations; they are
     in the size of the window here, as in DirectML's own helper library. Floating point numbers are refused: their NaN
     and -0.0 would need rules that the page does not give.
+
+    Examples
+    --------
+    >>> desc = dmlvk.MaxPooling2Desc(
+    ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 2, 4]),
+    ...     window_size=[2, 2],
+    ...     strides=[2, 2],
+    ...     start_padding=[0, 0],
+    ...     end_padding=[0, 0],
+    ...     dilations=[1, 1],
+    ... )
+    >>> dmlvk.reference.run(desc, input_tensor=np.arange(8, dtype=np.uint8).reshape(1, 1, 2, 4))
+    array([[[[5, 7]]]], dtype=uint8)
     """
 
     input_tensor: TensorDesc = source(INTEGER_DATA_TYPES, rank=(4, 5))

@@ -49,6 +49,19 @@ class OneHotDesc(OperatorDesc):
     Notes
     -----
     Source: the page DML_ONE_HOT_OPERATOR_DESC.
+
+    Examples
+    --------
+    >>> desc = dmlvk.OneHotDesc(
+    ...     indices_tensor=dmlvk.TensorDesc("int64", [2, 1]),
+    ...     values_tensor=dmlvk.TensorDesc("float32", [1, 2]),
+    ...     output_tensor=dmlvk.TensorDesc("float32", [2, 3]),
+    ...     axis=1,
+    ... )
+    >>> values = np.array([[0, 1]], dtype=np.float32)
+    >>> dmlvk.reference.run(desc, indices_tensor=np.array([[2], [-3]]), values_tensor=values)
+    array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
     """
 
     indices_tensor: TensorDesc = source(INDEX_DATA_TYPES, role=INDICES)

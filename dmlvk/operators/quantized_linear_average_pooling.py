@@ -49,12 +49,24 @@ class QuantizedLinearAveragePoolingDesc(PoolingDesc):
         INT8 or UINT8; N and C are the input's, and each spatial size is exactly
         floor((input + start + end - (1 + (window - 1) * dilation)) / stride) + 1. By default it has the data type of
         output_zero_point_tensor, or else of input_tensor, and is packed.
-    input_scale_tensor, output_scale_tensor : TensorDesc
+    input_scale_tensor : TensorDesc
         FLOAT32, one element of rank 1 to 5, or one a channel: {C}, {1, C}, {1, C, 1} and so on.
-    input_zero_point_tensor, output_zero_point_tensor : TensorDesc, optional
-        The shapes of the scales, and the data type of the tensor they belong to. An absent tensor means 0.
-    strides, window_size, start_padding, end_padding, dilations : sequence of int
-        One for each spatial dimension. A dilation is the distance of a window's elements.
+    output_scale_tensor : TensorDesc
+        FLOAT32, in the forms of `input_scale_tensor`.
+    input_zero_point_tensor : TensorDesc, optional
+        The input's data type, in the forms of `input_scale_tensor`. An absent tensor means 0.
+    output_zero_point_tensor : TensorDesc, optional
+        The output's data type, in the forms of `input_scale_tensor`. An absent tensor means 0.
+    strides : sequence of int
+        How far the window moves along each spatial dimension; 1 or more.
+    window_size : sequence of int
+        The number of taps along each spatial dimension; 1 or more.
+    start_padding : sequence of int
+        How far the window may begin before the input, along each spatial dimension.
+    end_padding : sequence of int
+        How far the window may end behind the input, along each spatial dimension.
+    dilations : sequence of int
+        The distance of a window's taps along each spatial dimension; 1 for neighbours.
     include_padding : bool
         Whether taps on padding count in the mean, as real zeros.
 
@@ -67,6 +79,24 @@ class QuantizedLinearAveragePoolingDesc(PoolingDesc):
     -----
     Source: the page DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC; of the arithmetic, ONNX Runtime. A scale for
     each channel and dilations have no counterpart there; here they mean what they mean for DirectML.
+
+    Examples
+    --------
+    >>> scalar = dmlvk.TensorDesc("float32", [1])
+    >>> desc = dmlvk.QuantizedLinearAveragePoolingDesc(
+    ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 2, 4]),
+    ...     input_scale_tensor=scalar,
+    ...     output_scale_tensor=scalar,
+    ...     window_size=[2, 2],
+    ...     strides=[2, 2],
+    ...     start_padding=[0, 0],
+    ...     end_padding=[0, 0],
+    ...     dilations=[1, 1],
+    ...     include_padding=False,
+    ... )
+    >>> scales = {"input_scale_tensor": np.float32([1]), "output_scale_tensor": np.float32([0.5])}
+    >>> dmlvk.reference.run(desc, input_tensor=np.arange(8, dtype=np.uint8).reshape(1, 1, 2, 4), **scales)
+    array([[[[5, 9]]]], dtype=uint8)
     """
 
     input_tensor: TensorDesc = source(EIGHT_BIT_TYPES, rank=(4, 5))

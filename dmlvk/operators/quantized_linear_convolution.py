@@ -121,19 +121,31 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         INT8 or UINT8, {N, M, H, W} or {N, M, W}; each spatial size is exactly
         floor((input + start + end - (1 + (filter - 1) * dilation)) / stride) + 1. By default it has the data type of
         output_zero_point_tensor, or else of input_tensor, and is packed.
-    input_scale_tensor, output_scale_tensor : TensorDesc
+    input_scale_tensor : TensorDesc
         FLOAT32, rank 1 to 4, one element.
+    output_scale_tensor : TensorDesc
+        FLOAT32, in the forms of `input_scale_tensor`.
     filter_scale_tensor : TensorDesc
         FLOAT32, one element of rank 1 to 4, or one an output channel: {M}, {1, M}, {1, M, 1} or {1, M, 1, 1}.
-    input_zero_point_tensor, output_zero_point_tensor, filter_zero_point_tensor : TensorDesc, optional
-        The shapes of the scales, and the data type of the tensor they belong to. The filter's scale and its zero point
-        may each be one per channel, independently of the other. An absent tensor means 0.
+    input_zero_point_tensor : TensorDesc, optional
+        The input's data type, in the forms of `input_scale_tensor`. An absent tensor means 0.
+    output_zero_point_tensor : TensorDesc, optional
+        The output's data type, in the forms of `input_scale_tensor`. An absent tensor means 0.
+    filter_zero_point_tensor : TensorDesc, optional
+        The filter's data type, in the forms of `filter_scale_tensor`; either may be one per channel without the other.
+        An absent tensor means 0.
     bias_tensor : TensorDesc, optional
         INT32, {1, M, 1, 1} or {1, M, 1}, in units of input scale times filter scale.
-    strides, dilations : sequence of int
-        1 or more; (height, width) for rank 4. Rank 3 takes one element, or two with a first element of 1.
-    start_padding, end_padding : sequence of int
-        0 or more, in the same forms. For rank 3 the first of two elements is 0.
+    strides : sequence of int
+        How far the filter moves, 1 or more; (height, width) for rank 4. Rank 3 takes one element, or two with a first
+        element of 1.
+    dilations : sequence of int
+        The distance of the filter's taps, in the forms of `strides`; 1 for neighbours.
+    start_padding : sequence of int
+        Zeros before the input, 0 or more; (height, width) for rank 4. Rank 3 takes one element, or two with a first
+        element of 0.
+    end_padding : sequence of int
+        Zeros behind the input, in the forms of `start_padding`.
     group_count : int
         Divides C and M.
 
@@ -146,6 +158,24 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC. It lists rank 3 but only two spatial dimensions,
     so the arrays have two forms. It says nothing about per-channel shapes below rank 4. Here the channel is dimension
     1, or the only dimension.
+
+    Examples
+    --------
+    >>> scalar = dmlvk.TensorDesc("float32", [1])
+    >>> desc = dmlvk.QuantizedLinearConvolutionDesc(
+    ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 3, 224, 224]),
+    ...     input_scale_tensor=scalar,
+    ...     filter_tensor=dmlvk.TensorDesc("int8", [64, 3, 7, 7], flags=dmlvk.TensorFlags.OWNED_BY_DML),
+    ...     filter_scale_tensor=dmlvk.TensorDesc("float32", [64]),
+    ...     output_scale_tensor=scalar,
+    ...     strides=[2, 2],
+    ...     dilations=[1, 1],
+    ...     start_padding=[3, 3],
+    ...     end_padding=[3, 3],
+    ...     group_count=1,
+    ... )
+    >>> desc.output_tensor
+    TensorDesc('uint8', (1, 64, 112, 112))
     """
 
     input_tensor: TensorDesc = source(EIGHT_BIT_TYPES, rank=(3, 4))

@@ -38,10 +38,14 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
     ----------
     addend_tensor : TensorDesc
         INT8 or UINT8, of the sizes of the output; it broadcasts by strides of 0.
-    addend_scale_tensor, sum_scale_tensor : TensorDesc
-        FLOAT32, rank 1 to 4, one element. `sum_scale_tensor` is the scale of `output_tensor`.
-    addend_zero_point_tensor, sum_zero_point_tensor : TensorDesc, optional
-        One element of the data type of `addend_tensor`, and of `output_tensor`. An absent tensor means 0.
+    addend_scale_tensor : TensorDesc
+        FLOAT32, rank 1 to 4, one element.
+    sum_scale_tensor : TensorDesc
+        FLOAT32, rank 1 to 4, one element: the scale of `output_tensor`.
+    addend_zero_point_tensor : TensorDesc, optional
+        One element of the data type of `addend_tensor`. An absent tensor means 0.
+    sum_zero_point_tensor : TensorDesc, optional
+        One element of the data type of `output_tensor`. An absent tensor means 0.
     addend_comes_first : bool
         Whether the addend is A of ELEMENT_WISE_QUANTIZED_LINEAR_ADD, and the convolution's output B. The two are not
         exchangeable: some sums that lie between two integers differ by 1.
@@ -56,6 +60,28 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
     -----
     DirectML has no such operator. In a residual network the sum takes half as long as the convolution before it, nearly
     all of which is the time to store and load what lies between them.
+
+    Examples
+    --------
+    >>> scalar, image = dmlvk.TensorDesc("float32", [1]), dmlvk.TensorDesc("uint8", [1, 8, 14, 14])
+    >>> desc = dmlvk.QuantizedLinearConvolutionAddDesc(
+    ...     input_tensor=image,
+    ...     input_scale_tensor=scalar,
+    ...     filter_tensor=dmlvk.TensorDesc("int8", [8, 8, 3, 3]),
+    ...     filter_scale_tensor=scalar,
+    ...     output_scale_tensor=scalar,
+    ...     addend_tensor=image,
+    ...     addend_scale_tensor=scalar,
+    ...     sum_scale_tensor=scalar,
+    ...     addend_comes_first=False,
+    ...     strides=[1, 1],
+    ...     dilations=[1, 1],
+    ...     start_padding=[1, 1],
+    ...     end_padding=[1, 1],
+    ...     group_count=1,
+    ... )
+    >>> desc.output_tensor
+    TensorDesc('uint8', (1, 8, 14, 14))
     """
 
     addend_tensor: TensorDesc = source(EIGHT_BIT_TYPES, rank=same_as("input_tensor"))

@@ -48,6 +48,12 @@ class SliceDesc(OperatorDesc):
     Notes
     -----
     Source: the page DML_SLICE_OPERATOR_DESC. It is silent about a stride of 0, which is refused here as in SLICE1.
+
+    Examples
+    --------
+    >>> desc = dmlvk.SliceDesc(input_tensor=dmlvk.TensorDesc("int32", [6]), offsets=[1], sizes=[3], strides=[2])
+    >>> dmlvk.reference.run(desc, input_tensor=np.arange(6, dtype=np.int32))
+    array([1, 3, 5], dtype=int32)
     """
 
     input_tensor: TensorDesc = source()

@@ -42,8 +42,10 @@ class Slice1Desc(OperatorDesc):
     output_tensor : TensorDesc, optional
         Has the input's data type and rank, and sizes from 1 to 1 + (window size - 1) / abs(window stride). By default
         it has the largest of these sizes, and is packed.
-    input_window_offsets, input_window_sizes : sequence of int
-        The window's begin and extent, one a dimension; it is not empty and lies inside the input.
+    input_window_offsets : sequence of int
+        Where the window begins along each dimension; 0 or more.
+    input_window_sizes : sequence of int
+        The window's extent along each dimension: 1 or more, and offset + size is at most the input's size.
     input_window_strides : sequence of int
         Signed 32-bit steps through the window; not 0. They are not the strides of the tensors.
 
@@ -56,6 +58,17 @@ class Slice1Desc(OperatorDesc):
     Source: the page DML_SLICE1_OPERATOR_DESC. Its formula of the most copied elements divides by the stride; the
     stride's magnitude is meant. Its example 2 prints InputWindowSizes[0] where [2] is meant. One of its translations
     lets a stride be 0, which the English page forbids and which leaves the output undefined.
+
+    Examples
+    --------
+    >>> desc = dmlvk.Slice1Desc(
+    ...     input_tensor=dmlvk.TensorDesc("uint8", [480, 640]),
+    ...     input_window_offsets=[0, 0],
+    ...     input_window_sizes=[480, 640],
+    ...     input_window_strides=[2, -1],  # every other row, columns from the right
+    ... )
+    >>> desc.output_tensor
+    TensorDesc('uint8', (240, 640))
     """
 
     input_tensor: TensorDesc = source()

@@ -253,7 +253,9 @@ class Device(NotCopied):
         Parameters
         ----------
         sizes : int or sequence of int
+            The extent of each dimension, in elements.
         data_type : DataType or dtype, optional
+            Of the elements; FLOAT32 by default.
 
         Raises
         ------
@@ -302,6 +304,7 @@ class Device(NotCopied):
         Parameters
         ----------
         desc : OperatorDesc
+            What to run.
         path : str, optional
             Forces one of the operator's kernel paths. $DMLVK_KERNEL forces a path for all operators that have it. By
             default, the path is the fastest that `dmlvk tune` found for this descriptor, or else the planner's choice.
@@ -364,6 +367,7 @@ class Device(NotCopied):
         Parameters
         ----------
         descs : iterable of OperatorDesc
+            What to compile; equal ones are compiled once.
         tune : bool, optional
             Measure first, for each descriptor that was not measured yet, the kernel paths and tiles that are estimated
             to be close, and remember the fastest for this device, driver and set of kernels. All later programs take

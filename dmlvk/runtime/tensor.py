@@ -58,6 +58,7 @@ class Buffer(OfDevice, NotCopied):
         Parameters
         ----------
         desc : TensorDesc
+            What lies there.
         offset : int
             Bytes from the buffer's start; a multiple of 16 and of the desc's guaranteed_base_offset_alignment.
 
