@@ -33,6 +33,7 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
 
     The bits are those of the two operators one after the other. The convolution's own output, which has
     `output_scale_tensor`, `output_zero_point_tensor` and the output's data type, is not stored.
+    The fields of QuantizedLinearConvolutionDesc have the same meaning here; these are the further ones.
 
     Parameters
     ----------
@@ -49,8 +50,6 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
     addend_comes_first : bool
         Whether the addend is A of ELEMENT_WISE_QUANTIZED_LINEAR_ADD, and the convolution's output B. The two are not
         exchangeable: some sums that lie between two integers differ by 1.
-    input_tensor, filter_tensor and so on
-        As for QuantizedLinearConvolutionDesc.
 
     Raises
     ------
