@@ -38,6 +38,8 @@ class Entry:
         The position of the input that it reads.
     keeps_layout : bool
         Whether its output can lie in memory as its input does, whatever the order of its dimensions.
+    ends_layout : bool
+        Whether its output lies in memory in the same way for any order of its input's dimensions.
     """
 
     plan: Callable[[Node, Builder], None]
@@ -48,6 +50,7 @@ class Entry:
     is_view: bool = False
     data: int = 0
     keeps_layout: bool = False
+    ends_layout: bool = False
 
 
 # Operators of com.microsoft that are declared as one of ONNX is.
@@ -74,7 +77,11 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         keeps_layout=True,
     ),
     (MICROSOFT, "QLinearGlobalAveragePool"): Entry(
-        neighbours.plan_average_pool, ("channels_last",), neighbours.check_scales((1, 3)), keeps_layout=True
+        neighbours.plan_average_pool,
+        ("channels_last",),
+        neighbours.check_scales((1, 3)),
+        keeps_layout=True,
+        ends_layout=True,
     ),
     ("", "MaxPool"): Entry(neighbours.plan_max_pool, POOL, neighbours.check_max_pool, keeps_layout=True),
     ("", "QuantizeLinear"): Entry(

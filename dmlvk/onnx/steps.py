@@ -191,7 +191,10 @@ class DeviceStep(Step):
 
 
 def between_convolutions(nodes: Sequence[Node]) -> frozenset[str]:
-    """Values that a convolution writes and another one reads, also by way of nodes that leave the dimensions alone."""
+    """Values that a convolution writes and another one reads, also by way of nodes that leave the dimensions alone.
+
+    A mean of whole planes reads them as well as a convolution: a kernel's sum then lies as its addend does.
+    """
     read: set[str] = set()
     found: set[str] = set()
     for node in reversed(nodes):
@@ -199,7 +202,7 @@ def between_convolutions(nodes: Sequence[Node]) -> frozenset[str]:
         is_convolution = node.op_type == "QLinearConv"
         if is_convolution and read.intersection(node.writes):
             found.update(node.writes)
-        if is_convolution:
+        if is_convolution or (entry is not None and entry.ends_layout):
             read.add(node.input(0))
         elif entry is not None and entry.keeps_layout and read.intersection(node.writes):
             read.update(node.reads)

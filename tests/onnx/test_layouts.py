@@ -14,14 +14,15 @@ import dmlvk
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.foreseen import foreseen, inferred_kinds
+from dmlvk.onnx.fusion import fused
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
 from dmlvk.onnx.placement import obstacles
 from dmlvk.onnx.program import Builder, Program
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import between_convolutions
+from dmlvk.operators import QuantizedLinearAveragePoolingDesc, QuantizedLinearConvolutionAddDesc, Slice1Desc
 from dmlvk.operators import QuantizedLinearConvolutionDesc as CONVOLUTION
-from dmlvk.operators import Slice1Desc
 from tests.amount import examples
 from tests.onnx.models import (
     Array,
@@ -125,6 +126,30 @@ def test_channels_lie_last_between_convolutions_alone(device: dmlvk.Device) -> N
     first, second = (6 * 7 * 8, 1, 7 * 8, 8), (6 * 7 * 12, 1, 7 * 12, 12)
     assert strides == [[None, first], [first, second], [second, None]]
     network.check(device, [last])
+
+
+@pytest.mark.parametrize("channels", [12, 7])
+def test_a_sum_before_a_mean_of_planes_is_the_last_step_of_a_convolution(device: dmlvk.Device, channels: int) -> None:
+    """The mean reads channels that lie last too, so that both operands of the sum lie alike."""
+    network = Network(6, (2, 5, 6, 7))
+    first = network.convolve("x", channels, 3)
+    second = network.convolve(first, channels)
+    convolved = network.nodes[-1][1]
+    scales = [network.constant(np.array(each, np.float32)) for each in (0.03, 0.04, 0.05)]
+    points = [network.constant(np.array(each, np.uint8)) for each in (120, 110, 99)]
+    operands = [first, scales[0], points[0], second, *convolved[6:8], scales[1], points[1]]
+    summed = network.add("com.microsoft.QLinearAdd", operands, [network.shapes[first]])[0]
+    parameters = [scales[1], points[1], scales[2], points[2]]
+    (mean,) = network.add("com.microsoft.QLinearGlobalAveragePool", [summed, *parameters], [(2, channels, 1, 1)])
+    operations = fused(network.program([mean]).operations, set())
+    assert [type(operation.desc) for operation in operations] == [
+        CONVOLUTION,
+        QuantizedLinearConvolutionAddDesc,
+        QuantizedLinearAveragePoolingDesc,
+    ]
+    tensors = operations[1].desc.tensors
+    assert tensors["addend_tensor"].element_strides == tensors["output_tensor"].element_strides
+    network.check(device, [mean])
 
 
 def test_a_value_that_is_read_on_the_host_too_is_turned_once(device: dmlvk.Device) -> None:

@@ -394,7 +394,12 @@ class Windows:
                 return 0
             steps = enumerate(zip(view.strides, part.extents, strict=True))
             # Taps step along a dimension in which there is a single output, too.
-            distances += [step * size for k, (step, extent) in steps if k != CHANNEL and (extent > 1 or k > CHANNEL)]
+            has_taps = view is self.input
+            distances += [
+                step * size
+                for k, (step, extent) in steps
+                if k != CHANNEL and (extent > 1 or (has_taps and k > CHANNEL))
+            ]
         divisor = math.gcd(*distances)
         return 4 if divisor % 16 == 0 else 1 if divisor % 4 == 0 else 0
 
