@@ -285,8 +285,7 @@ class InferenceSession(Pickled):
         layouts = [step.last.layout for step in steps if isinstance(step, DeviceStep) and step.last is not None]
         return Memory(sum(layout.size for layout in layouts), sum(layout.sum for layout in layouts))
 
-    @property
-    def bindings(self) -> list[tuple[Binding, ...]]:
+    def _bindings(self) -> list[tuple[Binding, ...]]:
         """Of the last run, for each part on the device, the operators with their tensors in their order."""
         last = None if self._last is None else self._last.last
         steps = [] if last is None else last.steps

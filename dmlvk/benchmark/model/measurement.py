@@ -157,7 +157,7 @@ def _dispatches(device: dmlvk.Device, session: InferenceSession) -> list[Record]
     Behind itself it finds its code and its constants in caches.
     """
     rows: list[Record] = []
-    for bindings in session.bindings:
+    for bindings in session._bindings():
         sequence = Recorded(device.engine, bindings, timestamps=True)
         runs = [sequence.submit().dispatch_times for _ in range(IN_A_ROW * FEWEST_ROUNDS)]
         medians = iter([statistics.median(times) for times in zip(*runs[IN_A_ROW - 1 :: IN_A_ROW], strict=True)])
