@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ from dmlvk.planning.plan import (
     Plan,
     Window,
 )
+from dmlvk.planning.question import Question
 
 __all__ = [
     "CLEAN",
@@ -32,6 +34,7 @@ __all__ = [
     "KERNEL_PATHS",
     "MAXIMUM_SUBMISSION_SECONDS",
     "PERSISTENT",
+    "QUESTIONS",
     "SCRATCH",
     "Access",
     "Dispatch",
@@ -57,6 +60,10 @@ class Planner(Protocol):
     ) -> Plan: ...
 
 
+# What a driver has to answer right before a kernel path is taken, by the path's name.
+QUESTIONS: Mapping[str, tuple[Question, ...]] = MappingProxyType(
+    dict(chain.from_iterable(found.items() for found in parts(__name__, "QUESTIONS", default=lambda _: {}).values()))
+)
 PLANNERS: Mapping[type[OperatorDesc], Planner] = MappingProxyType(parts(__name__, "plan", is_shared=True))
 
 

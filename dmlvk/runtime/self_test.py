@@ -1,10 +1,9 @@
 """Known questions to matrix units: a kernel path that uses them is taken once the driver has answered right.
 
 Drivers have listed matrices and then computed with the first tile for each offset in shared memory, or given other
-results at each run. So each such path is asked at its first use on a device: small convolutions with several tiles and
-an uneven number of steps, whose integers the host computes too. The answer is remembered in the cache folder, for this
-device, its driver and these kernels. Where it is wrong, or where the question ends the device or the process, the path
-is not taken.
+results at each run. So each such path is asked at its first use on a device. `planning.QUESTIONS` has what the path
+asks, and the host computes the results too. The answer is remembered in the cache folder, for this device, its driver
+and these kernels. Where it is wrong, or where the question ends the device or the process, the path is not taken.
 
 Questions are asked on a Device of their own, so that a device that is lost is not the user's. One process asks at a
 time, and in it one thread for each path, before anything of the path is compiled. Other threads compile what they need
@@ -19,7 +18,6 @@ import json
 import os
 import re
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -30,12 +28,12 @@ import numpy.typing as npt
 
 from dmlvk import planning, reference
 from dmlvk._common.bits import first_difference
-from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError, OutOfMemoryError, ValidationError
-from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.operators import OperatorDesc
+from dmlvk.planning import QUESTIONS
 from dmlvk.planning.plan import Plan
-from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
+from dmlvk.planning.question import Question
 from dmlvk.runtime import background, debug
 from dmlvk.runtime.answers_file import Answer, AnswersFile
 from dmlvk.runtime.asked_device import AskedDevice
@@ -44,7 +42,7 @@ from dmlvk.runtime.device_info import index_of
 from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.runtime.tuned_paths import kernels_hash
-from dmlvk.tensor_desc import TensorDesc, TensorFlags
+from dmlvk.tensor_desc import TensorFlags
 from dmlvk.vulkan.host_threads import Job, core_count, for_each, in_background
 from dmlvk.vulkan.locks import RLock
 
@@ -83,9 +81,9 @@ class SelfTest:
     """Which kernel paths of an engine may be taken. It does not keep the engine, which owns it."""
 
     def __init__(self) -> None:
-        self._locks = {path: RLock() for path in PATHS_TO_ASK}
+        self._locks = {path: RLock() for path in QUESTIONS}
         # The thread that takes a path's entry out asks before it compiles anything.
-        self._first = {path: deque([True]) for path in PATHS_TO_ASK}
+        self._first = {path: deque([True]) for path in QUESTIONS}
         # By question: what was wrong, or "".
         self._known: dict[str, str] = {}
         # The paths that a thread asks, which holds their locks.
@@ -144,7 +142,7 @@ class SelfTest:
 
     def faults(self, engine: Engine) -> dict[str, str]:
         """Ask all paths that the device has; returns what was wrong, by path."""
-        asked = [path for path in PATHS_TO_ASK if _is_asked(engine.profile, path)]
+        asked = [path for path in QUESTIONS if _is_asked(engine.profile, path)]
         found = {path: self._locked_fault(engine, path) for path in asked}
         return {path: fault for path, fault in found.items() if fault}
 
@@ -157,7 +155,7 @@ class SelfTest:
 
     def has_answered_all(self, engine: Engine) -> bool:
         """Whether no path has to be asked any more."""
-        return all(self._has_answered(engine, path) for path in PATHS_TO_ASK)
+        return all(self._has_answered(engine, path) for path in QUESTIONS)
 
     def _has_answered(self, engine: Engine, path: str) -> bool:
         if not _is_asked(engine.profile, path) or path in engine.profile.distrusted_paths:
@@ -216,7 +214,7 @@ class SelfTest:
                 raise
         file.keep(question, replace(answer, fault=fault))
         if fault:
-            desc = _descs_of(engine.profile, path)[0]
+            desc = _questions_of(engine.profile, path)[0].desc
             debug.note(engine, desc, f"path {path} is not taken, its answer to a known question was: {fault}")
         return fault
 
@@ -224,22 +222,21 @@ class SelfTest:
         """Ask on a Device of its own; returns what was wrong."""
         if index_of(engine) is None:  # of a process that has forked: it cannot be used anyway
             return ""
-        descs = _descs_of(engine.profile, path)
-
-        operators: dict[QuantizedLinearConvolutionDesc, CompiledOperator[QuantizedLinearConvolutionDesc]] = {}
+        questions = _questions_of(engine.profile, path)
+        operators: dict[Question, CompiledOperator[OperatorDesc]] = {}
 
         def compile_all(own: Engine) -> None:
             _share_pipelines(engine, own)
 
-            def build(desc: QuantizedLinearConvolutionDesc) -> None:
-                operators[desc] = CompiledOperator.of_plan(own, desc, own.plan(desc, path))
+            def build(question: Question) -> None:
+                operators[question] = CompiledOperator.of_plan(own, question.desc, own.plan(question.desc, path))
 
             # All threads of `Device.compile_all` may be waiting for this one.
-            for_each(descs, build, threads=core_count(), is_nested=True)
+            for_each(questions, build, threads=core_count(), is_nested=True)
 
         def run(own: Engine) -> str:
-            for desc in descs:
-                fault = _fault_of(operators.pop(desc))
+            for question in questions:
+                fault = _fault_of(operators.pop(question), question)
                 if fault:
                     return fault
             # What follows takes some of these pipelines.
@@ -264,7 +261,7 @@ def prepare(profile: DeviceProfile) -> Job | None:
         return None
 
     def work() -> None:
-        for path in PATHS_TO_ASK:
+        for path in QUESTIONS:
             if _is_asked(profile, path):
                 _question_of(profile, path)
         kernels_hash()
@@ -273,7 +270,7 @@ def prepare(profile: DeviceProfile) -> Job | None:
 
 
 def _is_asked(profile: DeviceProfile, path: str) -> bool:
-    return path in PATHS_TO_ASK and profile.device_type not in WITHOUT_UNITS and mode() != NEVER
+    return path in QUESTIONS and profile.device_type not in WITHOUT_UNITS and mode() != NEVER
 
 
 def _share_pipelines(source: Engine, target: Engine) -> None:
@@ -287,10 +284,10 @@ def _share_pipelines(source: Engine, target: Engine) -> None:
         pass
 
 
-def _fault_of(operator: CompiledOperator[QuantizedLinearConvolutionDesc]) -> str:
+def _fault_of(operator: CompiledOperator[OperatorDesc], question: Question) -> str:
     """Run a question; returns what was wrong."""
-    desc = operator.desc
-    inputs, expected = _data(desc)
+    desc = question.desc
+    inputs, expected = _data(question)
     owned = {field for field in inputs if desc.tensors[field].flags & TensorFlags.OWNED_BY_DML}
     if owned:
         operator.initialize(**{field: inputs[field] for field in owned})
@@ -315,73 +312,10 @@ def _fault_of(operator: CompiledOperator[QuantizedLinearConvolutionDesc]) -> str
     return ""
 
 
-def _tensor(sizes: tuple[int, ...], is_last: bool, data_type: DataType = DataType.UINT8) -> TensorDesc:
-    _, channels, height, width = sizes
-    strides = (height * width * channels, 1, width * channels, channels) if is_last else None
-    return TensorDesc(data_type, sizes, strides)
-
-
-def _desc(channels: int, filters: int, kernel: int, stride: int, size: tuple[int, int], *, is_last: bool) -> Any:
-    """A convolution with zero points, and a scale and a bias for each output channel."""
-    margin = kernel // 2
-    height, width = ((length + 2 * margin - kernel) // stride + 1 for length in size)
-    one, per_channel = (1, 1, 1, 1), (1, filters, 1, 1)
-    return QuantizedLinearConvolutionDesc(
-        input_tensor=_tensor((1, channels, *size), is_last),
-        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
-        input_zero_point_tensor=TensorDesc(DataType.UINT8, one),
-        filter_tensor=TensorDesc(DataType.INT8, (filters, channels, kernel, kernel)),
-        filter_scale_tensor=TensorDesc(DataType.FLOAT32, per_channel),
-        filter_zero_point_tensor=TensorDesc(DataType.INT8, one),
-        bias_tensor=TensorDesc(DataType.INT32, per_channel),
-        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
-        output_zero_point_tensor=TensorDesc(DataType.UINT8, one),
-        output_tensor=_tensor((1, filters, height, width), is_last),
-        strides=(stride, stride),
-        dilations=(1, 1),
-        start_padding=(margin, margin),
-        end_padding=(margin, margin),
-        group_count=1,
-    )
-
-
-def _with_owned_constants(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
-    """All but the input and the output are given once, as by most programs."""
-    owned: dict[str, Any] = {
-        field: replace(tensor, flags=TensorFlags.OWNED_BY_DML)
-        for field, tensor in desc.tensors.items()
-        if field not in ("input_tensor", "output_tensor")
-    }
-    return replace(desc, **owned)
-
-
-def _symmetric(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
-    """Without a filter zero point, as in most models."""
-    return replace(desc, filter_zero_point_tensor=None)
-
-
-# Several tiles of pixels and of channels, none of them whole at the end, and mostly an odd number of steps of K. There
-# are few questions, because a driver compiles a third of a second for each. On large GPUs their pipelines are those of
-# common layers, which then find them compiled: outputs are stored in whole vectors, and K ends with a step. But where
-# filter zero points are matrices too, one question has them.
-QUESTIONS: Mapping[str, tuple[QuantizedLinearConvolutionDesc, ...]] = {
-    "halo": (_desc(48, 200, 3, 1, (11, 19), is_last=True),),
-    "matrix": (
-        _with_owned_constants(_desc(128, 144, 3, 2, (23, 17), is_last=True)),
-        _with_owned_constants(_symmetric(_desc(64, 144, 1, 1, (24, 22), is_last=True))),
-        _with_owned_constants(_symmetric(_desc(256, 136, 1, 1, (12, 22), is_last=False))),
-    ),
-    "split_k": (
-        _with_owned_constants(_symmetric(_desc(144, 80, 3, 2, (15, 17), is_last=True))),
-        _with_owned_constants(_symmetric(_desc(320, 144, 3, 2, (23, 17), is_last=False))),
-    ),
-}
-
-
 @lru_cache(maxsize=64)
-def _descs_of(profile: DeviceProfile, path: str) -> tuple[QuantizedLinearConvolutionDesc, ...]:
+def _questions_of(profile: DeviceProfile, path: str) -> tuple[Question, ...]:
     """The questions that a path can take on a device."""
-    return tuple(desc for desc, _ in _plans_of(profile, path))
+    return tuple(question for question, _ in _plans_of(profile, path))
 
 
 @lru_cache(maxsize=64)
@@ -398,32 +332,23 @@ def _question_of(profile: DeviceProfile, path: str) -> str | None:
     return hashlib.sha256(json.dumps([path, content]).encode()).hexdigest()[:16]
 
 
-def _plans_of(profile: DeviceProfile, path: str) -> list[tuple[QuantizedLinearConvolutionDesc, Plan]]:
+def _plans_of(profile: DeviceProfile, path: str) -> list[tuple[Question, Plan]]:
     found = []
-    for desc in QUESTIONS[path]:
+    for question in QUESTIONS[path]:
         with suppress(planning.PathError):
-            found.append((desc, planning.plan(desc, profile, path=path)))
+            found.append((question, planning.plan(question.desc, profile, path=path)))
     return found
 
 
-def _data(desc: QuantizedLinearConvolutionDesc) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
-    """Random bytes, scales with which the output uses the range of a byte, and the reference's output."""
-    random = np.random.default_rng(48)
-    filters, inside, kernel, _ = desc.filter_tensor.sizes
-    spread = 74.0 * 74.0 * (inside * kernel * kernel) ** 0.5
-    inputs: dict[str, npt.NDArray[Any]] = {
-        "input_tensor": random.integers(0, 256, desc.input_tensor.sizes, np.uint8),
-        "input_scale_tensor": np.full((1, 1, 1, 1), 0.02, np.float32),
-        "input_zero_point_tensor": np.full((1, 1, 1, 1), 121, np.uint8),
-        "filter_tensor": random.integers(-128, 128, desc.filter_tensor.sizes, np.int8),
-        "filter_scale_tensor": (random.integers(50, 200, (1, filters, 1, 1)) / 1e4).astype(np.float32),
-        "filter_zero_point_tensor": np.full((1, 1, 1, 1), 3, np.int8),
-        "bias_tensor": random.integers(-5000, 5000, (1, filters, 1, 1), np.int32),
-        "output_scale_tensor": np.full((1, 1, 1, 1), 0.02 * 0.0125 * spread / 50, np.float32),
-        "output_zero_point_tensor": np.full((1, 1, 1, 1), 120, np.uint8),
-    }
-    given = {field: array for field, array in inputs.items() if field in desc.tensors}
-    return given, reference.run(desc, **given)
+def _data(question: Question) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[Any]]:
+    """The inputs, and the reference's output."""
+    desc, random = question.desc, np.random.default_rng(48)
+    inputs: dict[str, npt.NDArray[Any]] = {}
+    for field, elements in question.elements.items():
+        tensor = desc.tensors[field]
+        integers = random.integers(elements.low, elements.high, tensor.sizes)
+        inputs[field] = (integers * elements.factor).astype(tensor.data_type.numpy_dtype)
+    return inputs, reference.run(desc, **inputs)
 
 
 def _now() -> str:

@@ -15,7 +15,7 @@ import pytest
 
 import dmlvk
 from dmlvk.errors import PathError
-from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
+from dmlvk.planning import QUESTIONS
 from dmlvk.runtime import answers_file, implementation, self_test
 
 OP_TYPE_INT, OP_CONSTANT, OP_VARIABLE = 21, 43, 59
@@ -50,14 +50,14 @@ def first_tiles(module: bytes) -> tuple[bytes, int]:
     return words.tobytes(), moved
 
 
-@pytest.mark.parametrize("path", PATHS_TO_ASK)
+@pytest.mark.parametrize("path", QUESTIONS)
 def test_a_driver_that_gives_the_first_tile_for_every_offset(
     device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert device.name.startswith("llvmpipe") and device.profile.cooperative_matrices, (
         "needs the lavapipe of Mesa 26: make test-matrices fetches it"
     )
-    desc = self_test.QUESTIONS[path][0]
+    desc = QUESTIONS[path][0].desc
     monkeypatch.delenv("DMLVK_SELF_TEST", raising=False)
     monkeypatch.setattr(self_test, "WITHOUT_UNITS", frozenset())
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "right"))
@@ -80,7 +80,7 @@ def with_first_tiles(whole: Callable[[str], bytes]) -> Callable[[str], bytes]:
 
     def spirv(kernel: str) -> bytes:
         module, moved = first_tiles(whole(kernel))
-        assert moved or not kernel.endswith(PATHS_TO_ASK), f"{kernel} loads each matrix from the beginning anyway"
+        assert moved or not kernel.endswith(tuple(QUESTIONS)), f"{kernel} loads each matrix from the beginning anyway"
         return module
 
     return spirv

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import dmlvk
+from dmlvk.planning.quantized_linear_convolution.questions import convolution, question
 from dmlvk.runtime import self_test, tensor
 from dmlvk.vulkan.host_threads import core_count, in_background
 from dmlvk.vulkan.instance import close_ownerless
@@ -249,28 +250,25 @@ def answered(state: State) -> object:
     """A convolution whose path answers a known question first, on a Device of its own."""
     own = state.own
     own._operators.clear()
-    desc, question = (
-        self_test._desc(4, 8, 3, 1, (5 + number + state.number % 50, 6), is_last=False) for number in (0, 1)
-    )
+    desc, asked = (convolution(4, 8, 3, 1, (5 + number + state.number % 50, 6), is_last=False) for number in (0, 1))
     path = own.plan(desc).path
     # A handler may compile meanwhile: at any moment, the paths are those of the SelfTest, if there is one.
     before, own.engine.self_test = own.engine.self_test, None
     patch = pytest.MonkeyPatch()
     try:
         # The other path is not compiled, so that the Device stays open.
-        patch.setattr(self_test, "PATHS_TO_ASK", (path, "direct"))
-        patch.setattr(self_test, "QUESTIONS", dict.fromkeys((path, "direct"), (question,)))
+        patch.setattr(self_test, "QUESTIONS", dict.fromkeys((path, "direct"), (question(asked),)))
         patch.setattr(self_test, "WITHOUT_UNITS", frozenset())
         patch.setenv("DMLVK_SELF_TEST", "always")
         forget_questions()
-        own.engine.self_test = asked = self_test.SelfTest()
+        own.engine.self_test = test = self_test.SelfTest()
         try:
             return own.compile(desc, wait=True)
         finally:
             own.engine.self_test = None
-            asked.close()
+            test.close()
             if path in own.profile.distrusted_paths:
-                raise SystemExit(f"an exception from outside was taken for a wrong answer: {asked._known}")
+                raise SystemExit(f"an exception from outside was taken for a wrong answer: {test._known}")
     finally:
         try:
             patch.undo()
@@ -281,7 +279,7 @@ def answered(state: State) -> object:
 
 
 def forget_questions() -> None:
-    for cached in (self_test._descs_of, self_test._question_of):
+    for cached in (self_test._questions_of, self_test._question_of):
         cached.cache_clear()
 
 

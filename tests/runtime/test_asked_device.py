@@ -16,6 +16,7 @@ import pytest
 import dmlvk
 from dmlvk.errors import DeviceLostError, OutOfMemoryError, ReentryError
 from dmlvk.planning.plan import GENERAL_PATH
+from dmlvk.planning.quantized_linear_convolution.questions import convolution as convolution_of
 from dmlvk.runtime import answers_file, background, device_info, self_test
 from dmlvk.runtime import asked_device as asking
 from dmlvk.runtime import device as device_module
@@ -294,14 +295,13 @@ def test_one_thread_opens_it_early(user: dmlvk.Device, calls: Calls, monkeypatch
 def paths(user: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     """Two paths that have to answer, the planner's choice first."""
     found = (user.plan(DESC).path, "integer")
-    monkeypatch.setattr(self_test, "PATHS_TO_ASK", found)
     monkeypatch.setattr(self_test, "QUESTIONS", dict.fromkeys(found, (QUESTION,)))
     monkeypatch.setattr(self_test, "WITHOUT_UNITS", frozenset())
-    for cached in (self_test._descs_of, self_test._question_of):
+    for cached in (self_test._questions_of, self_test._question_of):
         cached.cache_clear()
     user.engine.self_test = self_test.SelfTest()
     yield found
-    for cached in (self_test._descs_of, self_test._question_of):
+    for cached in (self_test._questions_of, self_test._question_of):
         cached.cache_clear()
 
 
@@ -311,9 +311,9 @@ def asked_on(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Engine, str]]:
     found: list[tuple[Engine, str]] = []
     ask = self_test._fault_of
 
-    def noted(operator: Any) -> str:
+    def noted(operator: Any, *others: Any) -> str:
         found.append((operator.engine, self_test.NAME_END.split(operator.plan.path)[0]))
-        return ask(operator)
+        return ask(operator, *others)
 
     monkeypatch.setattr(self_test, "_fault_of", noted)
     return found
@@ -355,8 +355,8 @@ def test_a_path_that_loses_it_takes_no_other_away(
 ) -> None:
     ask = self_test._fault_of
 
-    def fail(operator: Any) -> str:
-        return lose(operator.engine) if operator.plan.path == paths[1] else ask(operator)
+    def fail(operator: Any, *others: Any) -> str:
+        return lose(operator.engine) if operator.plan.path == paths[1] else ask(operator, *others)
 
     monkeypatch.setattr(self_test, "_fault_of", fail)
     with pytest.raises(ValueError, match=f"no kernel path '{paths[1]}'"):
@@ -373,9 +373,9 @@ class TestCompilingMeanwhile:
         """Questions wait for this event."""
         event, ask = threading.Event(), self_test._fault_of
 
-        def held(operator: Any) -> str:
+        def held(operator: Any, *others: Any) -> str:
             assert event.wait(SECONDS)
-            return ask(operator)
+            return ask(operator, *others)
 
         monkeypatch.setattr(self_test, "_fault_of", held)
         yield event
@@ -383,7 +383,7 @@ class TestCompilingMeanwhile:
 
     @staticmethod
     def descs(user: dmlvk.Device, count: int) -> list[Any]:
-        sizes = [self_test._desc(12, 24, 3, 1, (9, 10 + number), is_last=False) for number in range(count)]
+        sizes = [convolution_of(12, 24, 3, 1, (9, 10 + number), is_last=False) for number in range(count)]
         assert len({user.plan(desc).path for desc in sizes}) == 1
         return sizes
 
@@ -423,11 +423,11 @@ class TestCompilingMeanwhile:
         ask, descs = self_test._fault_of, self.descs(user, 5)
         compiled: list[Any] = []
 
-        def interrupted(operator: Any) -> str:
+        def interrupted(operator: Any, *others: Any) -> str:
             if not compiled:
                 compiled.append(None)
                 compiled[:] = user.compile_all(descs[1:])
-            return ask(operator)
+            return ask(operator, *others)
 
         monkeypatch.setattr(self_test, "_fault_of", interrupted)
         calls.start("asked", partial(user.compile, descs[0], wait=True))
@@ -562,8 +562,7 @@ PROGRAM = """
     device = dmlvk.Device(sys.argv[1])
     path = device.plan(DESC).path
     os.environ.update(DMLVK_SELF_TEST="1", DMLVK_CACHE_DIR={folder!r})
-    self_test.PATHS_TO_ASK = (path, "integer")
-    self_test.QUESTIONS = dict.fromkeys(self_test.PATHS_TO_ASK, (QUESTION,))
+    self_test.QUESTIONS = dict.fromkeys((path, "integer"), (QUESTION,))
     self_test.WITHOUT_UNITS = frozenset()
     device.engine.self_test = self_test.SelfTest()
 """

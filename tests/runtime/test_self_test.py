@@ -27,9 +27,9 @@ from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.worker import environment
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import DeviceLostError, OutOfMemoryError
-from dmlvk.planning.quantized_linear_convolution import PATHS_TO_ASK
 from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, VECTORS
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
+from dmlvk.planning.quantized_linear_convolution.questions import convolution, question, with_owned_constants
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
@@ -39,8 +39,9 @@ from tests.planning.quantized_linear_convolution.matrix_devices import SPLIT_K_D
 from tests.profiles import NAMES, load
 from tools.pipelines import pipelines
 
-DESC = self_test._desc(12, 24, 3, 1, (9, 10), is_last=False)
-QUESTION = self_test._desc(20, 40, 3, 1, (7, 11), is_last=True)
+DESC = convolution(12, 24, 3, 1, (9, 10), is_last=False)
+ASKED = convolution(20, 40, 3, 1, (7, 11), is_last=True)
+QUESTION = question(ASKED)
 
 
 @pytest.fixture
@@ -49,10 +50,9 @@ def path(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("DMLVK_SELF_TEST", raising=False)
     found = device.plan(DESC).path
-    monkeypatch.setattr(self_test, "PATHS_TO_ASK", (found,))
     monkeypatch.setattr(self_test, "QUESTIONS", {found: (QUESTION,)})
     monkeypatch.setattr(self_test, "WITHOUT_UNITS", frozenset())
-    for cached in (self_test._descs_of, self_test._question_of):
+    for cached in (self_test._questions_of, self_test._question_of):
         cached.cache_clear()
     return found
 
@@ -60,7 +60,7 @@ def path(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 @pytest.fixture(autouse=True)
 def _no_answers_of_other_questions() -> Iterator[None]:
     yield
-    for cached in (self_test._descs_of, self_test._question_of):
+    for cached in (self_test._questions_of, self_test._question_of):
         cached.cache_clear()
 
 
@@ -85,7 +85,7 @@ def opened(device: dmlvk.Device) -> dmlvk.Device:
 def path_taken(device: dmlvk.Device) -> str:
     """Run a convolution and check it; returns its path."""
     operator = device.compile(DESC, wait=True)
-    inputs, expected = self_test._data(DESC)
+    inputs, expected = self_test._data(question(DESC))
     output = device.tensor(DESC.output_tensor)
     operator(**{field: device.tensor(array) for field, array in inputs.items()}, output_tensor=output)
     np.testing.assert_array_equal(output.numpy(), expected)
@@ -127,7 +127,7 @@ def test_pipelines_of_questions_are_the_device_s(
 def test_constants_of_a_question_may_be_given_once(
     device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(self_test, "QUESTIONS", {path: (self_test._with_owned_constants(QUESTION),)})
+    monkeypatch.setattr(self_test, "QUESTIONS", {path: (question(with_owned_constants(ASKED)),)})
     with opened(device) as own:
         assert path_taken(own) == path and asked == [path]
     assert fault_of(device) == {}
@@ -240,7 +240,7 @@ def test_a_wrong_answer_in_the_background(
     monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
     with opened(device) as own:
         operator = own.compile(DESC)
-        inputs, expected = self_test._data(DESC)
+        inputs, expected = self_test._data(question(DESC))
         output = own.tensor(DESC.output_tensor)
         tensors = {field: own.tensor(array) for field, array in inputs.items()}
         for _ in range(3):
@@ -271,7 +271,7 @@ def test_an_answer_that_changes_is_wrong(device: dmlvk.Device, path: str, monkey
 
     def changing(self: Any, *arguments: Any) -> npt.NDArray[Any]:
         found = numpy(self, *arguments)
-        if self.desc.sizes == QUESTION.output_tensor.sizes:
+        if self.desc.sizes == ASKED.output_tensor.sizes:
             reads[0] += 1
             found[0, 3, 2, 1] ^= reads[0] == 2
         return found
@@ -344,7 +344,6 @@ from dmlvk.runtime import self_test
 from tests.runtime.test_self_test import DESC, QUESTION
 
 path = sys.argv[1]
-self_test.PATHS_TO_ASK = (path,)
 self_test.QUESTIONS = {path: (QUESTION,)}
 self_test.WITHOUT_UNITS = frozenset()
 if sys.argv[3] == "ends":
@@ -441,19 +440,18 @@ def test_threads_wait_for_one_answer(device: dmlvk.Device, path: str, asked: lis
 
 def test_each_path_on_matrix_units_has_questions_of_several_tiles() -> None:
     """On each recorded device that has matrices."""
-    assert set(PATHS_TO_ASK) == set(self_test.QUESTIONS)
     found = 0
     for name in NAMES:
         profile = load(name)
         if not profile.cooperative_matrices:
             continue
-        for path in PATHS_TO_ASK:
+        for path in planning.QUESTIONS:
             plans = [plan for _, plan in self_test._plans_of(profile, path)]
             groups = [max(np.prod(dispatch.groups) for dispatch in plan.dispatches) for plan in plans]
             found += bool(plans)
             assert all(count > 1 for count in groups), (name, path)
             assert bool(plans) == (self_test._question_of(profile, path) is not None)
-    assert found >= 3 * len(PATHS_TO_ASK)
+    assert found >= 3 * len(planning.QUESTIONS)
 
 
 @pytest.mark.parametrize("name", SPLIT_K_DEVICES)
@@ -464,27 +462,27 @@ def test_questions_to_split_k_are_about_all_that_its_matrices_do(name: str) -> N
     """
     found = self_test._plans_of(load(name), "split_k")
     products = [plan.stages[-1][0] for _, plan in found]
-    assert len(products) == len(self_test.QUESTIONS["split_k"]) == 2
+    assert len(products) == len(planning.QUESTIONS["split_k"]) == 2
     assert {constant(each, "STORE_CHANNELS") for each in products} == {0, 1}
     assert {constant(each, "FETCH") for each in products} == {VECTORS, BYTES}
     uneven = []
-    for (desc, _), product in zip(found, products, strict=True):
+    for (asked, _), product in zip(found, products, strict=True):
         assert product.kernel == "quantized_linear_convolution/split_k"
         assert constant(product, "SUBGROUPS") > 1 and constant(product, "PREPARED")
         steps = -(-size_of(product, "VECTORS_OF_K") // constant(product, "STEP"))
         uneven.append(constant(product, "SUBGROUPS") * size_of(product, "part_steps") > steps)
         assert size_of(product, "part_steps") > 1, "a loop over steps"
         assert min(product.groups[:2]) > 1
-        _, filters, height, width = desc.output_tensor.sizes
+        _, filters, height, width = asked.desc.tensors["output_tensor"].sizes
         assert height * width % constant(product, "TILE_PIXELS") and filters % constant(product, "TILE_CHANNELS")
     assert any(uneven)
 
 
-@pytest.mark.parametrize("path", self_test.QUESTIONS)
+@pytest.mark.parametrize("path", planning.QUESTIONS)
 def test_outputs_use_the_range_of_a_byte(path: str) -> None:
-    for desc in self_test.QUESTIONS[path]:
-        inputs, expected = self_test._data(desc)
-        np.testing.assert_array_equal(expected, reference.run(desc, **inputs))
+    for each in planning.QUESTIONS[path]:
+        inputs, expected = self_test._data(each)
+        np.testing.assert_array_equal(expected, reference.run(each.desc, **inputs))
         assert len(np.unique(expected)) > 200
 
 
@@ -500,12 +498,12 @@ class TestPreparation:
         profile = load("nvidia-h200")
         job = self_test.prepare(profile)
         assert job is not None
-        while self_test._question_of.cache_info().currsize != len(PATHS_TO_ASK):
+        while self_test._question_of.cache_info().currsize != len(planning.QUESTIONS):
             assert job.error is None
         job.finish()
         planned: list[object] = []
         monkeypatch.setattr(planning, "plan", lambda *arguments, **options: planned.append(arguments))
-        assert all(self_test._question_of(profile, path) for path in PATHS_TO_ASK)
+        assert all(self_test._question_of(profile, path) for path in planning.QUESTIONS)
         assert not planned
 
     def test_nothing_is_prepared_where_nothing_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,6 @@ A path is forced by its name; a tile ("matrix:128x128x64:64x32") or the number o
 
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES as PATHS
-from dmlvk.planning.quantized_linear_convolution.registry import PATHS_TO_ASK
+from dmlvk.planning.quantized_linear_convolution.registry import QUESTIONS
 
-__all__ = ["PATHS", "PATHS_TO_ASK", "plan"]
+__all__ = ["PATHS", "QUESTIONS", "plan"]

@@ -34,6 +34,7 @@ from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.questions import HALO_QUESTIONS
 
 KERNEL = "quantized_linear_convolution/halo"
 EXAMPLE_TILE = "128x64x64:32x64"
@@ -254,6 +255,7 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
     """
 
     name = "halo"
+    questions = HALO_QUESTIONS
     example_tile = EXAMPLE_TILE
     cutter = HaloCutter
     packs_input = False

@@ -43,6 +43,7 @@ from dmlvk.planning.quantized_linear_convolution.path import (
 )
 from dmlvk.planning.quantized_linear_convolution.product import product_dispatches
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.questions import MATRIX_QUESTIONS
 from dmlvk.planning.quantized_linear_convolution.stages import (
     Stages,
     obstacle_to_packing,
@@ -54,7 +55,6 @@ from dmlvk.planning.quantized_linear_convolution.stages import (
 class MatrixUnitsPath(Path[AnyMatrixShape]):
     """A path of the product on matrix units. It reads its input in place if the input's layout allows that."""
 
-    must_answer_first = True
     cutter: ClassVar[type[MatrixCutter[Any]]]
     # Whether the path can pack an input that can neither be read in place nor be converted to NHWC.
     packs_input: ClassVar[bool]
@@ -177,6 +177,7 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     """
 
     name = "matrix"
+    questions = MATRIX_QUESTIONS
     example_tile = EXAMPLE_TILE
     cutter = MatrixCutter
     packs_input = True

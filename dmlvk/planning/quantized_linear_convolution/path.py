@@ -23,6 +23,7 @@ from dmlvk.planning.quantized_linear_convolution.product_geometry import (
     folded_geometry,
     joinable_counts,
 )
+from dmlvk.planning.question import Question
 from dmlvk.tensor_desc import TensorFlags
 
 OPERATOR = QuantizedLinearConvolutionDesc.operator_name
@@ -120,8 +121,8 @@ class Path(ABC, Generic[Tile]):
     name: ClassVar[str]
     # The name of a tile as users write it after the path's, "matrix:128x128x64:64x32"; empty if tiles have no names.
     example_tile: ClassVar[str] = ""
-    # Whether a driver has to answer known questions right before the path is taken.
-    must_answer_first: ClassVar[bool] = False
+    # What a driver has to answer right before the path is taken.
+    questions: ClassVar[tuple[Question, ...]] = ()
 
     @abstractmethod
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:

@@ -27,7 +27,6 @@ PATHS: tuple[Path[Any], ...] = (
     GeneralPath(),
 )
 PATH_NAMES = tuple(path.name for path in PATHS)
-# The paths that are taken on a device only after its driver has answered known questions right.
-PATHS_TO_ASK = tuple(path.name for path in PATHS if path.must_answer_first)
+QUESTIONS = {path.name: path.questions for path in PATHS if path.questions}
 # The paths whose tiles have names. `dmlvk tune` tries the tiles by their names.
 PATHS_WITH_TILES = tuple(path.name for path in PATHS if path.example_tile)

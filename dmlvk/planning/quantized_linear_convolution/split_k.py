@@ -26,6 +26,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
 from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, matrix_of, obstacle_to_memory
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
+from dmlvk.planning.quantized_linear_convolution.questions import SPLIT_K_QUESTIONS
 
 KERNEL = "quantized_linear_convolution/split_k"
 EXAMPLE_TILE = "32x32x64:8"
@@ -228,6 +229,7 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
     """
 
     name = "split_k"
+    questions = SPLIT_K_QUESTIONS
     example_tile = EXAMPLE_TILE
     cutter = SplitKCutter
     packs_input = True

@@ -49,7 +49,7 @@ class VectorsPath(MatrixPath):
 
     name = "vectors"
     example_tile = vectors_tiles.EXAMPLE_TILE
-    must_answer_first = False
+    questions = ()
     loads_of_few_registers = 1
     cutter = VectorsCutter
 

@@ -1,0 +1,97 @@
+"""What the paths of QUANTIZED_LINEAR_CONVOLUTION on matrix units are asked: small convolutions.
+
+They have several tiles of pixels and of channels, none of them whole at the end, and mostly an odd number of steps of
+K. They are few, because a driver compiles a third of a second for each. On large GPUs their pipelines are those of
+common layers, which then find them compiled: outputs are stored in whole vectors, and K ends with a step. But where
+filter zero points are matrices too, one question has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dmlvk.data_type import DataType
+from dmlvk.operators import QuantizedLinearConvolutionDesc
+from dmlvk.planning.question import Elements, Question
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
+
+# The standard deviation of uniformly distributed bytes, and the one that the output should have.
+SPREAD_OF_BYTES, SPREAD_OF_OUTPUT = 74.0, 50.0
+
+
+def question(desc: QuantizedLinearConvolutionDesc) -> Question:
+    """Random bytes, and scales with which the output uses the range of a byte."""
+    _, inside, kernel, _ = desc.filter_tensor.sizes
+    spread = SPREAD_OF_BYTES**2 * (inside * kernel * kernel) ** 0.5
+    elements = {
+        "input_tensor": Elements(0, 256),
+        "input_scale_tensor": Elements.only(1, 0.02),
+        "input_zero_point_tensor": Elements.only(121),
+        "filter_tensor": Elements(-128, 128),
+        "filter_scale_tensor": Elements(50, 200, 1e-4),
+        "filter_zero_point_tensor": Elements.only(3),
+        "bias_tensor": Elements(-5000, 5000),
+        "output_scale_tensor": Elements.only(1, 0.02 * 0.0125 * spread / SPREAD_OF_OUTPUT),
+        "output_zero_point_tensor": Elements.only(120),
+    }
+    return Question(desc, {field: each for field, each in elements.items() if field in desc.tensors})
+
+
+def _tensor(sizes: tuple[int, ...], is_last: bool, data_type: DataType = DataType.UINT8) -> TensorDesc:
+    _, channels, height, width = sizes
+    strides = (height * width * channels, 1, width * channels, channels) if is_last else None
+    return TensorDesc(data_type, sizes, strides)
+
+
+def convolution(
+    channels: int, filters: int, kernel: int, stride: int, size: tuple[int, int], *, is_last: bool
+) -> QuantizedLinearConvolutionDesc:
+    """A convolution with zero points, and a scale and a bias for each output channel."""
+    margin = kernel // 2
+    height, width = ((length + 2 * margin - kernel) // stride + 1 for length in size)
+    one, per_channel = (1, 1, 1, 1), (1, filters, 1, 1)
+    return QuantizedLinearConvolutionDesc(
+        input_tensor=_tensor((1, channels, *size), is_last),
+        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        input_zero_point_tensor=TensorDesc(DataType.UINT8, one),
+        filter_tensor=TensorDesc(DataType.INT8, (filters, channels, kernel, kernel)),
+        filter_scale_tensor=TensorDesc(DataType.FLOAT32, per_channel),
+        filter_zero_point_tensor=TensorDesc(DataType.INT8, one),
+        bias_tensor=TensorDesc(DataType.INT32, per_channel),
+        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
+        output_zero_point_tensor=TensorDesc(DataType.UINT8, one),
+        output_tensor=_tensor((1, filters, height, width), is_last),
+        strides=(stride, stride),
+        dilations=(1, 1),
+        start_padding=(margin, margin),
+        end_padding=(margin, margin),
+        group_count=1,
+    )
+
+
+def with_owned_constants(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
+    """All but the input and the output are given once, as by most programs."""
+    owned: dict[str, Any] = {
+        field: replace(tensor, flags=TensorFlags.OWNED_BY_DML)
+        for field, tensor in desc.tensors.items()
+        if field not in ("input_tensor", "output_tensor")
+    }
+    return replace(desc, **owned)
+
+
+def symmetric(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
+    """Without a filter zero point, as in most models."""
+    return replace(desc, filter_zero_point_tensor=None)
+
+
+HALO_QUESTIONS: tuple[Question, ...] = (question(convolution(48, 200, 3, 1, (11, 19), is_last=True)),)
+MATRIX_QUESTIONS: tuple[Question, ...] = (
+    question(with_owned_constants(convolution(128, 144, 3, 2, (23, 17), is_last=True))),
+    question(with_owned_constants(symmetric(convolution(64, 144, 1, 1, (24, 22), is_last=True)))),
+    question(with_owned_constants(symmetric(convolution(256, 136, 1, 1, (12, 22), is_last=False)))),
+)
+SPLIT_K_QUESTIONS: tuple[Question, ...] = (
+    question(with_owned_constants(symmetric(convolution(144, 80, 3, 2, (15, 17), is_last=True)))),
+    question(with_owned_constants(symmetric(convolution(320, 144, 3, 2, (23, 17), is_last=False)))),
+)
