@@ -11,7 +11,7 @@ from dmlvk.errors import DeviceError
 from dmlvk.runtime.cuda_driver import uuid_of
 from dmlvk.runtime.cuda_sharing import sharing_of
 from dmlvk.runtime.device import Device
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.interrupts.monitor import Monitor
 from dmlvk.vulkan.physical_device import physical_devices
 
 __all__ = ["device_of", "obstacle"]

@@ -21,7 +21,7 @@ from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
 from dmlvk.runtime.device import Device
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.interrupts.monitor import Monitor
 
 # Steps are kept for this many combinations of input sizes.
 SCHEDULES_KEPT = 16

@@ -49,7 +49,7 @@ from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.shared_devices import DeviceName, named_device
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.interrupts.monitor import Monitor
 
 # A session keeps others of its model for this many sets of initializers that runs replace.
 SESSIONS_KEPT = 4

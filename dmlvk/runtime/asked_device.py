@@ -16,7 +16,7 @@ from dmlvk.errors import DeviceError, OutOfMemoryError, ReentryError, Validation
 from dmlvk.runtime.device_info import chosen, index_of
 from dmlvk.runtime.engine import Engine
 from dmlvk.vulkan.instance import ProcessEndError
-from dmlvk.vulkan.locks import RLock
+from dmlvk.vulkan.interrupts.locks import RLock
 
 # Compiles what a question needs.
 Preparation: TypeAlias = "Callable[[Engine], None]"

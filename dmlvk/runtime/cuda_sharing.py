@@ -39,8 +39,8 @@ from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block
 from dmlvk.vulkan.device import VulkanDevice
+from dmlvk.vulkan.interrupts.monitor import Monitor
 from dmlvk.vulkan.memory_use import MemoryUse
-from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.partner import Crossing, SemaphoreValue
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from dmlvk.runtime.tuned_paths import TunedPaths, record_descriptor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.host_threads import Job, core_count, for_each
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.interrupts.monitor import Monitor
 
 if TYPE_CHECKING:
     pass

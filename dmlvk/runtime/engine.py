@@ -20,7 +20,7 @@ from dmlvk.planning.plan import Plan
 from dmlvk.runtime.tuned_paths import TunedPaths
 from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.device import VulkanDevice
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.interrupts.monitor import Monitor
 from dmlvk.vulkan.physical_device import PhysicalDevice
 
 # A recorded list, and weak references to its bindings: whichever of them goes first has the list forgotten.

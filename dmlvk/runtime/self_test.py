@@ -44,7 +44,7 @@ from dmlvk.runtime.tensor import Tensor
 from dmlvk.runtime.tuned_paths import kernels_hash
 from dmlvk.tensor_desc import TensorFlags
 from dmlvk.vulkan.host_threads import Job, core_count, for_each, in_background
-from dmlvk.vulkan.locks import RLock
+from dmlvk.vulkan.interrupts.locks import RLock
 
 # A question takes milliseconds once its kernels are compiled. What takes longer hangs.
 ANSWER_SECONDS = 10.0

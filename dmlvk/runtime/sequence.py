@@ -10,7 +10,7 @@ from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.of_device import OfDevice
 from dmlvk.runtime.submission import Submission, TimestampQueries, Timing, submission_of
 from dmlvk.vulkan.command_buffers import Batch
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.interrupts.monitor import Monitor
 from dmlvk.vulkan.recorder import SIMULTANEOUS_USE
 
 

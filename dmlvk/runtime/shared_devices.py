@@ -14,7 +14,7 @@ from dmlvk._common.arguments import integer_of
 from dmlvk.errors import BindingError, shown
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.device_info import DeviceInfo, another_device, numbered
-from dmlvk.vulkan.monitor import Monitor
+from dmlvk.vulkan.interrupts.monitor import Monitor
 from dmlvk.vulkan.physical_device import choose
 
 if TYPE_CHECKING:

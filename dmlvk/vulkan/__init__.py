@@ -4,9 +4,8 @@ Only this package touches the `vulkan` package.
 
 The modules in layers: each imports only from the layers above its own, also for types alone.
 
-    availability  free_ranges  library  locks  memory_use  narrower_profile  specialization
-    handles  host_threads  monitor  partner  validation
-    visits
+    free_ranges  interrupts  library  memory_use  narrower_profile  specialization
+    handles  host_threads  partner  validation
     instance
     device_properties
     physical_device

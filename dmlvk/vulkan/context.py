@@ -7,14 +7,14 @@ from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import DeviceError
-from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.configuration import Configuration
 from dmlvk.vulkan.device_properties import chain_of, feature_structures
 from dmlvk.vulkan.handles import Handle, Handles, destroy_in
+from dmlvk.vulkan.interrupts.availability import Availability
+from dmlvk.vulkan.interrupts.monitor import Monitor
+from dmlvk.vulkan.interrupts.visits import Visits
 from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, failure, vk
-from dmlvk.vulkan.monitor import Monitor
 from dmlvk.vulkan.physical_device import PhysicalDevice
-from dmlvk.vulkan.visits import Visits
 
 
 class Context:

@@ -6,8 +6,8 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from dmlvk.vulkan.context import Context
+from dmlvk.vulkan.interrupts.monitor import Monitor
 from dmlvk.vulkan.library import check, vk
-from dmlvk.vulkan.monitor import Monitor
 
 # The storage buffers of the kernel with the most: quantized_linear_convolution_add/matrix, for one.
 LARGEST_BUFFER_COUNT = 13

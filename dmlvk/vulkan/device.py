@@ -18,9 +18,9 @@ from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.host_threads import in_background
 from dmlvk.vulkan.host_view import HostView
 from dmlvk.vulkan.instance import close_ownerless, open_devices, while_process_lasts
+from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.memory import MemoryPool
-from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.narrower_profile import narrower
 from dmlvk.vulkan.partner import Partner
 from dmlvk.vulkan.pauses import Pauses

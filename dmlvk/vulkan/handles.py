@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dmlvk.vulkan.availability import Availability
+from dmlvk.vulkan.interrupts.availability import Availability
+from dmlvk.vulkan.interrupts.locks import RLock
 from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
-from dmlvk.vulkan.locks import RLock
 
 
 def destroy_in(array: Any, destroy: Any, *parents: Any) -> None:
@@ -36,7 +36,7 @@ class Handle:
     """A place for one Vulkan object of a device.
 
     The place is in the device's ledger before the driver fills it. An exception may strike at any time (see
-    `dmlvk.vulkan.monitor`): an object that no other code came to know is destroyed with the device, and no object is
+    `dmlvk.vulkan.interrupts`): an object that no other code came to know is destroyed with the device, and no object is
     destroyed twice.
 
     Attributes

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import TypeAlias, TypeVar
 
-from dmlvk.vulkan.locks import Lock
+from dmlvk.vulkan.interrupts.locks import Lock
 
 Part = TypeVar("Part")
 
@@ -166,7 +166,7 @@ class Call:
     Attributes
     ----------
     lock : Lock
-        Held during the call, by `with` in one line: see `dmlvk.vulkan.monitor`.
+        Held during the call, by `with` in one line: see `dmlvk.vulkan.interrupts.monitor`.
     """
 
     def __init__(self, workers: Workers) -> None:

@@ -10,9 +10,11 @@ from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 from dmlvk.errors import DeviceError
-from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.handles import destroy_in
 from dmlvk.vulkan.host_threads import forget_threads
+from dmlvk.vulkan.interrupts.availability import Availability
+from dmlvk.vulkan.interrupts.monitor import Monitor
+from dmlvk.vulkan.interrupts.visits import Visits
 from dmlvk.vulkan.library import (
     VK_SUCCESS,
     check,
@@ -22,8 +24,6 @@ from dmlvk.vulkan.library import (
     skip_inherited_exit_handlers,
     vk,
 )
-from dmlvk.vulkan.monitor import Monitor
-from dmlvk.vulkan.visits import Visits
 
 VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # VK_API_VERSION_1_3: the highest version whose structures dmlvk reads

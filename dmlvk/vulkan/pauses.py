@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dmlvk.vulkan.locks import RLock
+from dmlvk.vulkan.interrupts.locks import RLock
 
 if TYPE_CHECKING:
+    from dmlvk.vulkan.interrupts.visits import Visits
     from dmlvk.vulkan.queue import Queue
-    from dmlvk.vulkan.visits import Visits
 
 # Without a submission for so long, a program does something else than to call one operator after another.
 PAUSE_SECONDS = 0.03

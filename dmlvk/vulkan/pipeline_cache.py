@@ -18,8 +18,8 @@ from dmlvk._common.file_lock import FileLock
 from dmlvk.errors import DeviceError, ValidationError
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.handles import Handle
+from dmlvk.vulkan.interrupts.locks import RLock
 from dmlvk.vulkan.library import VK_SUCCESS, vk
-from dmlvk.vulkan.locks import RLock
 
 # Values of $DMLVK_CACHE_DIR that are no folder: nothing is read or written. A folder of this name is "./off".
 OFF = ("off", "none", "no", "false", "0")

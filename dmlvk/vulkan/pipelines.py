@@ -14,9 +14,9 @@ from dmlvk.errors import DeviceError
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import COMPUTE_SHADER_STAGE, DescriptorSets
 from dmlvk.vulkan.handles import Handle
+from dmlvk.vulkan.interrupts.locks import RLock
+from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
 from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
-from dmlvk.vulkan.locks import RLock
-from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.pipeline_cache import PipelineCache
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.specialization import specialized

@@ -12,10 +12,10 @@ from typing import Any
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffer, CommandBuffers, fill_submit_information
 from dmlvk.vulkan.context import Context
+from dmlvk.vulkan.interrupts.locks import RLock
+from dmlvk.vulkan.interrupts.monitor import reentered
 from dmlvk.vulkan.library import VK_SUCCESS, vk
-from dmlvk.vulkan.locks import RLock
 from dmlvk.vulkan.memory_use import MemoryUse, mark
-from dmlvk.vulkan.monitor import reentered
 from dmlvk.vulkan.partner import Crossing, Partner, SemaphoreValue
 from dmlvk.vulkan.timeline import Timeline, Waiter
 

@@ -7,12 +7,12 @@ from collections import deque
 from threading import get_ident
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
-from dmlvk.vulkan.availability import Availability
 from dmlvk.vulkan.blocks import Bytes
+from dmlvk.vulkan.interrupts.availability import Availability
+from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
+from dmlvk.vulkan.interrupts.visits import Visit
 from dmlvk.vulkan.memory import MemoryPool
-from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.queue import Queue
-from dmlvk.vulkan.visits import Visit
 
 RING_SIZE = 64 << 20
 # Small enough that each of several threads can have two pieces, so that the device works on one while the host copies

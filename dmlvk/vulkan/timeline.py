@@ -12,8 +12,8 @@ from dmlvk import quirks
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import WaitTimeoutError
 from dmlvk.vulkan.context import Context
+from dmlvk.vulkan.interrupts.visits import Visit
 from dmlvk.vulkan.library import VK_SUCCESS, VK_TIMEOUT, vk
-from dmlvk.vulkan.visits import Visit
 
 ON_WINDOWS = sys.platform == "win32"
 

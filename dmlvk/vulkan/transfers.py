@@ -10,8 +10,8 @@ from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Bytes
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.host_threads import Calls, for_each
+from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
 from dmlvk.vulkan.memory import MemoryPool
-from dmlvk.vulkan.monitor import Monitor, reentered
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.recorder import Recorder
 from dmlvk.vulkan.staging_ring import PIECE_SIZE, Piece, StagingRing

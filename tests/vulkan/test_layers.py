@@ -17,8 +17,15 @@ def layers() -> list[list[str]]:
     return [line.split() for line in dmlvk.vulkan.__doc__.splitlines() if line.startswith("    ")]
 
 
-def imported(path: Path) -> set[str]:
-    """The modules of the package that a module imports, in functions and under TYPE_CHECKING too."""
+def imported(module: str) -> set[str]:
+    """The other modules that a module of the package imports, in functions and under TYPE_CHECKING too."""
+    files = [*FOLDER.glob(f"{module}.py"), *FOLDER.glob(f"{module}/*.py")]
+    assert files, module
+    return set().union(*map(imported_by, files)) - {module}
+
+
+def imported_by(path: Path) -> set[str]:
+    """The modules of the package that a file imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -33,19 +40,20 @@ def imported(path: Path) -> set[str]:
 
 def test_every_module_has_its_place_in_one_layer() -> None:
     listed = [module for layer in layers() for module in layer]
-    assert sorted(listed) == sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+    found = {path.relative_to(FOLDER).parts[0].removesuffix(".py") for path in FOLDER.rglob("*.py")}
+    assert sorted(listed) == sorted(found - {"__init__"})
 
 
 def test_modules_import_only_from_the_layers_above_their_own() -> None:
     above: set[str] = set()
     for layer in layers():
         for module in layer:
-            assert imported(FOLDER / f"{module}.py") <= above, f"{module} imports a module of its own layer or below"
+            assert imported(module) <= above, f"{module} imports a module of its own layer or below"
         above.update(layer)
 
 
 def test_modules_stand_in_the_first_layer_that_they_can() -> None:
     place = {module: number for number, layer in enumerate(layers()) for module in layer}
     for module, number in place.items():
-        first = 1 + max((place[other] for other in imported(FOLDER / f"{module}.py")), default=-1)
+        first = 1 + max((place[other] for other in imported(module)), default=-1)
         assert number == first, f"{module} could stand in layer {first + 1}, and stands in layer {number + 1}"

@@ -13,9 +13,9 @@ import pytest
 import dmlvk
 from dmlvk.runtime.background import held_back
 from dmlvk.vulkan import pauses
-from dmlvk.vulkan.availability import Availability
+from dmlvk.vulkan.interrupts.availability import Availability
+from dmlvk.vulkan.interrupts.visits import Visits
 from dmlvk.vulkan.pauses import Pauses
-from dmlvk.vulkan.visits import Visits
 from tests.runtime.convolutions import convolution
 
 

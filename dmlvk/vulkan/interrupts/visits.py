@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import ref
 
-from dmlvk.vulkan.availability import Availability
-from dmlvk.vulkan.locks import Lock
-from dmlvk.vulkan.monitor import reentered
+from dmlvk.vulkan.interrupts.availability import Availability
+from dmlvk.vulkan.interrupts.locks import Lock
+from dmlvk.vulkan.interrupts.monitor import reentered
 
 Result = TypeVar("Result")
 

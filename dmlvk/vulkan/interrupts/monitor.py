@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dmlvk.errors import ReentryError
-from dmlvk.vulkan.availability import Availability
-from dmlvk.vulkan.locks import RLock
+from dmlvk.vulkan.interrupts.availability import Availability
+from dmlvk.vulkan.interrupts.locks import RLock
 
 Result = TypeVar("Result")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dmlvk.vulkan.locks import Lock, RLock
+from dmlvk.vulkan.interrupts.locks import Lock, RLock
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no timer that sends signals")
 
