@@ -20,7 +20,7 @@ MARKS = {
     "operations": Look("mark: multiply-adds from registers", "#999999", "|"),
 }
 # Inches.
-ROW, FRAME, PANEL = 0.27, 2.0, 8.0
+ROW, FRAME, ENTRY, HEADING = 0.27, 1.2, 0.22, 0.6
 # Of a row.
 SPREAD = 0.11
 
@@ -50,8 +50,6 @@ def draw(record: Record, kind: str) -> bytes:
 
 def figure_of(record: Record) -> Any:
     """A panel of the convolutions and one of the other operators; what the record does not have is left out."""
-    from matplotlib.figure import Figure
-
     panels = [
         (title, unit, rows)
         for title, unit, rows in (
@@ -61,15 +59,16 @@ def figure_of(record: Record) -> Any:
         if rows
     ]
     device = record["device"]
-    height = FRAME + ROW * max((len(rows) for _, _, rows in panels), default=1)
-    figure = Figure(figsize=(PANEL * max(1, len(panels)), height), dpi=100, layout="constrained")
-    figure.suptitle(f"dmlvk on {device['name']}, {device['driver']}, {record['date']}", fontsize=13)
-    parts = figure.subfigures(1, max(1, len(panels)), squeeze=False)[0]
+    heights = [FRAME + ROW * len(rows) + ENTRY * len(_looks(rows)) for _, _, rows in panels] or [FRAME]
+    title = f"dmlvk on {device['name']}, {device['driver']}, {record['date']}"
+    figure = drawing.figure_with(HEADING + sum(heights), title)
+    parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, (title, unit, rows) in zip(parts, panels, strict=False):
-        _panel(part.subplots(), title, unit, rows)
+        part.suptitle(title, fontsize=drawing.LETTERS + 1)
+        _panel(part.subplots(), unit, rows)
         # Below the panel: inside it, some point would be hidden.
         handles = [look.handle() for look in _looks(rows)]
-        part.legend(handles=handles, loc="outside lower center", fontsize=9, ncols=2)
+        part.legend(handles=handles, loc="outside lower center", fontsize=drawing.LETTERS)
     return figure
 
 
@@ -127,7 +126,7 @@ def _add_peers(row: PictureRow, record: Record, case: Record, amount: float) -> 
     row.peers += [(PEERS[trial["peer"]], amount / trial["seconds"]["median"]) for trial in _trials(record, case)]
 
 
-def _panel(axes: Any, title: str, unit: str, rows: list[PictureRow]) -> None:
+def _panel(axes: Any, unit: str, rows: list[PictureRow]) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     rates = [rate for row in rows for _, rate in (*row.ours, *row.peers, *filter(None, [row.mark]))]
@@ -143,10 +142,10 @@ def _panel(axes: Any, title: str, unit: str, rows: list[PictureRow]) -> None:
         for place, (look, rate) in enumerate(points):
             offset = (place - (len(points) - 1) / 2) * SPREAD
             axes.plot(rate / factor, height + offset, ms=7, zorder=3, **look.style())
-    axes.set(xscale="log", title=title, ylim=(len(rows) - 0.3, -0.7))
+    axes.set(xscale="log", ylim=(len(rows) - 0.3, -0.7))
     axes.set_xlim(min(rates) / factor / 1.3, max(rates) / factor * 1.3)
     axes.set_xlabel(f"{text}, of the {unit} that the operator needs; further right is faster")
-    axes.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=8)
+    axes.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=drawing.LETTERS - 1)
     is_wide = max(rates) / min(rates) > 300
     axes.xaxis.set_major_locator(LogLocator(subs=(1,) if is_wide else (1, 2, 5)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))

@@ -6,12 +6,15 @@ import copy
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import matplotlib
 import pytest
+from matplotlib.text import Text
 
 from dmlvk.benchmark import drawing, picture
 from dmlvk.benchmark.kinds import kind_for
+from dmlvk.benchmark.networks import picture as network_picture
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.records import Record
 
@@ -33,7 +36,8 @@ def labels(axes: Any) -> list[str]:
 def drawn(record: Record) -> tuple[Any, list[Any], list[Any]]:
     """The figure, its axes, and its legends."""
     figure = picture.figure_of(record)
-    figure.canvas.draw()
+    drawing.fit(figure)
+    figure.draw_without_rendering()
     return figure, figure.axes, [legend for part in figure.subfigs for legend in part.legends]
 
 
@@ -86,15 +90,57 @@ def test_a_panel_without_rows_is_left_out(record: Record, computing: bool) -> No
     part = {**record, "cases": [row for row in record["cases"] if bool(row["operations"]) == computing]}
     figure, panels, legends = drawn(part)
     assert len(panels) == len(legends) == 1
-    assert figure.get_size_inches()[0] == picture.PANEL
-    assert (panels[0].get_title() == "QUANTIZED_LINEAR_CONVOLUTION") == computing
+    assert figure.get_size_inches()[0] == drawing.WIDTH
+    assert (figure.subfigs[0].get_suptitle() == "QUANTIZED_LINEAR_CONVOLUTION") == computing
     empty, panels, _ = drawn({**record, "cases": []})
-    assert not panels and empty.get_size_inches()[0] == picture.PANEL
+    assert not panels and empty.get_size_inches()[0] == drawing.WIDTH
 
 
 def test_a_picture_has_the_same_bytes_each_time(record: Record) -> None:
+    few = {**record, "cases": record["cases"][::6]}
     for kind in ("png", "svg"):
-        assert picture.draw(record, kind) == picture.draw(record, kind)
+        assert picture.draw(few, kind) == picture.draw(few, kind)
+
+
+def texts_of(figure: Any) -> list[Any]:
+    """Titles, legends, and the labels of axes and rows."""
+    figure.draw_without_rendering()
+    numbers = {label for axes in figure.axes for label in axes.get_xticklabels(which="both")}
+    texts = [text for text in figure.findobj(Text) if text not in numbers]
+    return [text for text in texts if text.get_visible() and text.get_text().strip()]
+
+
+@pytest.mark.parametrize("path", [H200, H200.with_stem("nvidia-h200-resnet50")], ids=lambda path: path.stem)
+def test_no_text_is_cut_and_all_can_be_read_on_a_telephone(path: Path) -> None:
+    record = json.loads(path.read_text(encoding="utf-8"))
+    module = network_picture if "network" in record else picture
+    figure = module.figure_of(record)
+    drawing.fit(figure)
+    height, width = figure.bbox.height, figure.bbox.width
+    assert width == 600
+    seen = texts_of(figure)
+    assert len(seen) > 50
+    for text in seen:
+        assert text.get_fontsize() >= 9, text
+        box = text.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height, (text, box)
+
+
+def test_a_long_title_is_broken(record: Record) -> None:
+    device = {**record["device"], "name": "a name of many words " * 6}
+    figure = picture.figure_of({**record, "device": device})
+    drawing.fit(figure)
+    title = figure._suptitle
+    figure.draw_without_rendering()
+    assert title.get_text().count("\n") >= 2 and title.get_window_extent().width <= 600
+
+
+def test_a_drawing_has_a_dark_form(record: Record) -> None:
+    few = {**record, "cases": record["cases"][::6]}
+    drawing_of_lines = picture.draw(few, "svg").decode()
+    assert "prefers-color-scheme: dark" in drawing_of_lines
+    ElementTree.fromstring(drawing_of_lines)
+    assert b"prefers-color-scheme" not in picture.draw(few, "png")
 
 
 def on_a_cpu(record: Record) -> Record:

@@ -18,11 +18,11 @@ PARTS = {
     "each layer's first call, with its result": "#0072B2",
 }
 LOOKS = {cache: Look(f"{cache} cache", "#0072B2", hollow=cache != EMPTY) for cache in CACHES}
-BAR, LAYER, FRAME, PANEL = 0.33, 0.24, 2.2, 7.0
+BAR, LAYER, FRAME = 0.33, 0.24, 2.2
 
 
 def draw(record: Record, kind: str) -> bytes:
-    """Draw a record: a column for each batch and layout.
+    """Draw a record: two panels for each batch and layout.
 
     Parameters
     ----------
@@ -36,7 +36,6 @@ def draw(record: Record, kind: str) -> bytes:
 
 def figure_of(record: Record) -> Any:
     """The figure of a record."""
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     groups: dict[tuple[int, str], list[Record]] = {}
@@ -44,19 +43,18 @@ def figure_of(record: Record) -> Any:
         groups.setdefault((run["batch"], run["layout"]), []).append(run)
     layers = max((len(run.get("layers", ())) for run in record["runs"]), default=0)
     bars = max(map(len, groups.values()), default=1)
-    heights = (0.5 + BAR * bars, 0.6 + LAYER * max(1, layers))
-    columns = max(1, len(groups))
-    figure = Figure(figsize=(max(11.0, 3 + PANEL * columns), FRAME + sum(heights)), dpi=100, layout="constrained")
+    heights = (0.9 + BAR * bars, 0.9 + LAYER * max(1, layers))
+    pairs = max(1, len(groups))
     title = title_of(record, f"the first calls of {record['network']['name']}")
-    figure.suptitle(f"dmlvk: {title}", fontsize=13)
-    panels = figure.subplots(2, columns, squeeze=False, height_ratios=heights)
-    for column, ((batch, layout), runs) in enumerate(groups.items()):
+    figure = drawing.figure_with(FRAME + pairs * sum(heights), f"dmlvk: {title}")
+    panels = figure.subplots(2 * pairs, 1, squeeze=False, height_ratios=heights * pairs)[:, 0]
+    for number, ((batch, layout), runs) in enumerate(groups.items()):
         place = f"batch {batch}, {layout.upper()}"
-        _processes(panels[0, column], place, runs)
-        _layers(panels[1, column], place, runs)
+        _processes(panels[2 * number], place, runs)
+        _layers(panels[2 * number + 1], place, runs)
     handles: list[Any] = [Patch(color=colour, label=text) for text, colour in PARTS.items()]
     handles += [look.handle() for look in LOOKS.values()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(PARTS), fontsize=9)
+    figure.legend(handles=handles, loc="outside lower center", fontsize=drawing.LETTERS)
     return figure
 
 
@@ -66,18 +64,18 @@ def _processes(axes: Any, place: str, runs: list[Record]) -> None:
     for height, run in enumerate(runs):
         labels.append(f"{run['way']}, {run['cache']} cache")
         if "failure" in run:
-            axes.annotate(" failed", (0, height), va="center", fontsize=8)
+            axes.annotate(" failed", (0, height), va="center", fontsize=drawing.LETTERS - 1)
             continue
         called = sum(row["call_seconds"] for row in run["layers"])
         start = 0.0
         for seconds, colour in zip((run["open_seconds"], run["compile_seconds"], called), PARTS.values(), strict=True):
             axes.barh(height, seconds * 1e3, 0.6, left=start, color=colour)
             start += seconds * 1e3
-        axes.annotate(f" {start:,.0f}", (start, height), va="center", fontsize=8)
-    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+        axes.annotate(f" {start:,.0f}", (start, height), va="center", fontsize=drawing.LETTERS - 1)
+    axes.set_yticks(range(len(labels)), labels, fontsize=drawing.LETTERS - 1)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.margins(x=0.12)
-    axes.set_title(f"{place}: a fresh process until all layers have run once, ms", fontsize=10)
+    axes.set_title(f"{place}: a fresh process until all layers have run once, ms", fontsize=drawing.LETTERS)
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
 
@@ -94,9 +92,9 @@ def _layers(axes: Any, place: str, runs: list[Record]) -> None:
         for row in run["layers"]:
             seconds = first_result_seconds(row)
             axes.plot(seconds * 1e3, names.index(row["name"]), ms=7, zorder=3, **LOOKS[run["cache"]].style())
-    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names], fontsize=8)
+    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names], fontsize=drawing.LETTERS - 1)
     axes.set_ylim(max(1, len(names)) - 0.4, -0.6)
-    axes.set_title(f"{place}: each layer's first result, asked for at once, ms", fontsize=10)
+    axes.set_title(f"{place}: each layer's first result, asked for at once, ms", fontsize=drawing.LETTERS)
     if names:
         axes.set(xscale="log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dmlvk.benchmark import drawing
 from dmlvk.benchmark.model.tables import NAMES, PARTS, parts_of
 from dmlvk.benchmark.records import Record
@@ -30,11 +32,14 @@ def draw(record: Record, kind: str) -> bytes:
     kind : str
         The format, such as "png".
     """
-    from matplotlib.figure import Figure
+    return drawing.content(figure_of(record), kind)
 
+
+def figure_of(record: Record) -> Any:
+    """The figure of a record."""
     rows = record["batches"]
-    figure = Figure(figsize=(12, 1.6 + 1.9 * len(rows)), dpi=100, layout="constrained")
-    figure.suptitle(f"dmlvk: {title_of(record, record['model']['file'])}", fontsize=13)
+    title = f"dmlvk: {title_of(record, record['model']['file'])}"
+    figure = drawing.figure_with(2.6 + 1.9 * len(rows), title)
     panels = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
     for axes, row in zip(panels, rows, strict=True):
         parts, start = parts_of(row), 0.0
@@ -49,10 +54,10 @@ def draw(record: Record, kind: str) -> bytes:
                 labels.append(f"{trial['peer']}, {record['peers'][trial['peer']]['runs_on']}")
         axes.set_yticks(range(len(labels)), labels)
         axes.set_ylim(-0.5, len(labels) - 0.5)
-        axes.set_title("" if row["batch"] is None else f"batch {row['batch']}", loc="left", fontsize=10)
+        axes.set_title("" if row["batch"] is None else f"batch {row['batch']}", loc="left", fontsize=drawing.LETTERS)
         axes.grid(axis="x", alpha=0.3)
         axes.set_axisbelow(True)
     panels[-1].set_xlabel("ms")
     handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=len(PARTS), fontsize=9)
-    return drawing.content(figure, kind)
+    figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=drawing.LETTERS)
+    return figure

@@ -34,21 +34,23 @@ def draw(record: Record, kind: str) -> bytes:
     kind : str
         The format, such as "png".
     """
-    from matplotlib.figure import Figure
+    return drawing.content(figure_of(record), kind)
 
+
+def figure_of(record: Record) -> Any:
+    """The figure of a record."""
     batches = list(dict.fromkeys(run["batch"] for run in record["runs"]))
     names = list(dict.fromkeys(layer["name"] for run in record["runs"] for layer in run["layers"]))
     bars = max(sum(1 for _ in _bars(record, batch)) for batch in batches)
-    heights = (0.8 + 0.3 * bars, 1.2 + 0.24 * len(names))
-    figure = Figure(figsize=(max(12, 4 + 5.5 * len(batches)), 1.5 + sum(heights)), dpi=100, layout="constrained")
-    network = record["network"]
-    figure.suptitle(f"dmlvk: {title_of(record, network['name'])}", fontsize=13)
-    panels = figure.subplots(2, len(batches), squeeze=False, height_ratios=heights)
-    for column, batch in enumerate(batches):
-        _chains(panels[0, column], record, batch)
-        _layers(panels[1, column], record, batch, names, has_names=column == 0)
-    figure.legend(handles=_handles(record), loc="outside lower center", ncols=3, fontsize=9)
-    return drawing.content(figure, kind)
+    heights = (0.9 + 0.3 * bars, 1.3 + 0.24 * len(names))
+    title = f"dmlvk: {title_of(record, record['network']['name'])}"
+    figure = drawing.figure_with(2.4 + len(batches) * sum(heights), title)
+    panels = figure.subplots(2 * len(batches), 1, squeeze=False, height_ratios=heights * len(batches))[:, 0]
+    for number, batch in enumerate(batches):
+        _chains(panels[2 * number], record, batch)
+        _layers(panels[2 * number + 1], record, batch, names)
+    figure.legend(handles=_handles(record), loc="outside lower center", fontsize=drawing.LETTERS)
+    return figure
 
 
 def _bars(record: Record, batch: int) -> Iterator[tuple[str, float, str, Record]]:
@@ -73,21 +75,22 @@ def _chains(axes: Any, record: Record, batch: int) -> None:
     for height, (label, seconds, colour, run) in enumerate(_bars(record, batch)):
         labels.append(label)
         axes.barh(height, seconds * 1e6, 0.6, color=colour)
-        axes.annotate(f" {seconds * 1e6:,.0f}", (seconds * 1e6, height), va="center", fontsize=8)
+        axes.annotate(f" {seconds * 1e6:,.0f}", (seconds * 1e6, height), va="center", fontsize=drawing.LETTERS - 1)
         if run:
             floor = run["chain"]["dispatches"] * _floor(record) * 1e6
             axes.plot([floor] * 2, [height - 0.4, height + 0.4], color=FLOOR, lw=2)
             axes.plot(run["chain"]["predicted_seconds"] * 1e6, height, "|", color=PREDICTED, ms=14, mew=2)
-    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.set_yticks(range(len(labels)), labels, fontsize=drawing.LETTERS - 1)
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.margins(x=0.15)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-    axes.set_title(f"batch {batch}: all {record['network']['layers']} layers in their order, us", fontsize=10)
+    layers = record["network"]["layers"]
+    axes.set_title(f"batch {batch}: all {layers} layers in their order, us", fontsize=drawing.LETTERS)
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
 
 
-def _layers(axes: Any, record: Record, batch: int, names: list[str], *, has_names: bool) -> None:
+def _layers(axes: Any, record: Record, batch: int, names: list[str]) -> None:
     """Points: a row for each layer."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -106,14 +109,14 @@ def _layers(axes: Any, record: Record, batch: int, names: list[str], *, has_name
                 axes.plot(row["predicted_seconds"] * 1e6, height, "|", color=PREDICTED, ms=9, zorder=2)
     axes.axvline(_floor(record) * 1e6, color=FLOOR, lw=2, zorder=1)
     counts = {row["name"]: row["count"] for run in record["runs"] for row in run["layers"]}
-    labels = [f"{name.replace('_', ' ')}  x {counts[name]}" for name in names] if has_names else []
-    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    labels = [f"{name.replace('_', ' ')}  x {counts[name]}" for name in names]
+    axes.set_yticks(range(len(labels)), labels, fontsize=drawing.LETTERS - 1)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set(xscale="log", xlabel="us; further left is faster")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_title(f"batch {batch}: each layer", fontsize=10)
+    axes.set_title(f"batch {batch}: each layer", fontsize=drawing.LETTERS)
     axes.grid(axis="x", which="both", alpha=0.25)
 
 

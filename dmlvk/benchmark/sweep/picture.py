@@ -30,12 +30,9 @@ def draw(record: Record, kind: str) -> bytes:
 
 def figure_of(record: Record) -> Any:
     """The figure of a record."""
-    from matplotlib.figure import Figure
-
     operators = [operator for operator in OPERATORS if measured(record, operator)] or [OPERATORS[0]]
-    figure = Figure(figsize=(7.5 * len(operators), 6), dpi=100, layout="constrained")
-    figure.suptitle(f"dmlvk: {title_of(record, 'random shapes')}", fontsize=13)
-    panels = figure.subplots(1, len(operators), squeeze=False)[0]
+    figure = drawing.figure_with(0.6 + 5 * len(operators), f"dmlvk: {title_of(record, 'random shapes')}")
+    panels = figure.subplots(len(operators), 1, squeeze=False)[:, 0]
     for panel, operator in zip(panels, operators, strict=True):
         rows = measured(record, operator)
         paths = sorted({row["path"] for row in rows})
@@ -49,7 +46,7 @@ def figure_of(record: Record) -> Any:
                 color=COLOURS[number % len(COLOURS)],
                 label=f"{path} ({len(own)})",
             )
-        panel.set_title(f"{operator}: {len(rows)} shapes", fontsize=11)
+        panel.set_title(f"{operator}: {len(rows)} shapes", fontsize=drawing.LETTERS + 1)
         panel.set_xlabel("time at the bound, us")
         panel.set_ylabel("share of the bound")
         panel.set_xscale("log")
@@ -57,5 +54,5 @@ def figure_of(record: Record) -> Any:
         panel.axhline(1.0, color="#888888", lw=0.8)
         panel.grid(True, which="major", alpha=0.3)
         if paths:
-            panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize=9)
+            panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, fontsize=drawing.LETTERS)
     return figure
