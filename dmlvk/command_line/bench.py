@@ -16,7 +16,7 @@ from dmlvk.command_line.bench_subject import (
     name_profiles,
     require_subject,
 )
-from dmlvk.command_line.terminal import PlainConsole, clear_errors, console
+from dmlvk.command_line.terminal import INTERRUPTED, PlainConsole, clear_errors, console, echo
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -189,11 +189,15 @@ def bench(
         picture = b"" if plot_path is None else kind.draw(record, drawing.picture_format(plot_path))
         return picture, "" if markdown_path is None else "\n".join(kind.page(record)) + "\n"
 
+    kept: list[records.Record] = []
+
     def keep(record: records.Record) -> None:
         name_profiles(record, profiles)
+        kept[:] = [record]
         if json_path is not None:
             records.write(record, json_path)
 
+    is_interrupted = False
     if source is not None:
         record = records.read(source)
         try:
@@ -204,24 +208,31 @@ def bench(
             problem = f"{type(error).__name__}: {error}"
             raise files.FileError(f"{source} is not a whole record of `dmlvk bench --json`: {problem}") from error
     else:
-        if subject is Subject.MODEL:
-            assert model is not None
-            record = measure_model(model, selector, batches, rounds, peers, terminal, keep)
-        elif subject is Subject.SWEEP:
-            record = measure_sweep(
-                choice.operators, selector, seconds, seed, choice.data_bytes, rounds, peers, terminal, keep
-            )
-        elif subject is Subject.COLD:
+
+        def measured() -> records.Record | None:
+            if subject is Subject.MODEL:
+                assert model is not None
+                return measure_model(model, selector, batches, rounds, peers, terminal, keep)
+            if subject is Subject.SWEEP:
+                return measure_sweep(
+                    choice.operators, selector, seconds, seed, choice.data_bytes, rounds, peers, terminal, keep
+                )
+            if subject is Subject.OPERATORS:
+                return measure_operators(choice, selector, profiles, lists, peers, terminal, keep)
             assert network is not None
-            record = measure_cold(network, selector, size, layouts, batches, terminal, keep)
-        elif subject is Subject.NETWORK:
-            assert network is not None
-            record = measure_network(network, selector, profiles, size, layouts, batches, rounds, peers, terminal, keep)
-        else:
-            found = measure_operators(choice, selector, profiles, lists, peers, terminal, keep)
-            if found is None:
-                return
-            record = found
+            if subject is Subject.COLD:
+                return measure_cold(network, selector, size, layouts, batches, terminal, keep)
+            return measure_network(network, selector, profiles, size, layouts, batches, rounds, peers, terminal, keep)
+
+        try:
+            found = measured()
+        except KeyboardInterrupt:
+            if not kept:
+                raise
+            found, is_interrupted = kept[0], True
+        if found is None:
+            return
+        record = found
         name_profiles(record, profiles)
         picture, text = drawn(record)
     if plot_path is not None:
@@ -229,5 +240,8 @@ def bench(
     if markdown_path is not None:
         files.write_text(markdown_path, text)
     kind_for(record).show(record, terminal, dispatches)
+    if is_interrupted:
+        echo("Interrupted: these are the figures so far", is_error=True)
+        context.exit(INTERRUPTED)
     if not kind_for(record).is_correct(record):
         raise click.ClickException("a result is DIFFERENT from the expected one")

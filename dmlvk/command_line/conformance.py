@@ -15,7 +15,7 @@ from dmlvk._common import files
 from dmlvk.command_line.conformance_cluster import ClusterRequest
 from dmlvk.command_line.conformance_request import Request
 from dmlvk.command_line.standard_streams import is_readers_end
-from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, echo, one_line
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, echo, one_line, shown_progress
 from dmlvk.command_line.without_device import check_recorded_devices, export_for_dxdispatch, listed
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.export import export_case
@@ -27,7 +27,7 @@ from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import (
     failure_text,
     print_summary,
-    with_progress,
+    with_failures,
 )
 from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError, Run, Status
 from dmlvk.conformance.results_file import ResultsWriter, naming, read_device_runs, read_results
@@ -224,9 +224,10 @@ def _run_items(
             def results(chosen: Sequence[Item]) -> Iterator[Result]:
                 return (compared(result, digests) for result in runner.run(chosen))
 
-            for result in with_progress(terminal, results(items), len(items)):
-                run.add(result)
-                writer.write(result)
+            with shown_progress(terminal, len(items)) as step:
+                for result in with_failures(terminal, results(items), step):
+                    run.add(result)
+                    writer.write(result)
             failed = {key: result for key, result in run.results.items() if key in set(items) and not result.is_good}
             most_runs = {
                 key: further_runs(flakes, environment, result, _today(), request.reruns)

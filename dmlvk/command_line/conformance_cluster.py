@@ -13,7 +13,7 @@ from rich.console import Console
 from dmlvk._common import files
 from dmlvk.command_line.clusters import connected
 from dmlvk.command_line.standard_streams import is_readers_end
-from dmlvk.command_line.terminal import INTERRUPTED, console, echo, one_line
+from dmlvk.command_line.terminal import INTERRUPTED, console, echo, one_line, shown_progress
 from dmlvk.conformance.comparison.findings import Findings, findings_of
 from dmlvk.conformance.comparison.page import write_html as write_comparison
 from dmlvk.conformance.comparison.runs import runs_of
@@ -21,7 +21,7 @@ from dmlvk.conformance.comparison.terminal import print_findings
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
 from dmlvk.conformance.reports.html import write_html
 from dmlvk.conformance.reports.junit import write_junit
-from dmlvk.conformance.reports.terminal import failure_text, print_summary, with_progress
+from dmlvk.conformance.reports.terminal import failure_text, print_summary, with_failures
 from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError, Run
 from dmlvk.conformance.results_file import ResultsWriter, naming, read_device_runs
 from dmlvk.conformance.running.again import run_again
@@ -119,8 +119,9 @@ class ClusterRequest:
                     return replace(result, message=f"on {kind[0]}: {result.message}")
 
                 results = (add(kind, compared(result, digests)) for kind, result in runner.run(left))
-                for _ in with_progress(terminal, results, sum(map(len, left.values()))):
-                    pass
+                with shown_progress(terminal, sum(map(len, left.values()))) as step:
+                    for _ in with_failures(terminal, results, step):
+                        pass
                 for kind in numbers:
                     for result in self._again(runner, kind, self._runs[numbers[kind]], left[kind], digests):
                         terminal.print(failure_text(add(kind, result)), soft_wrap=True)

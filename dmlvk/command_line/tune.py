@@ -13,7 +13,7 @@ from rich.table import Table
 
 from dmlvk._common import files
 from dmlvk._common.rates import Rates
-from dmlvk.command_line.terminal import clear_errors, console, echo, one_line
+from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, echo, one_line
 from dmlvk.runtime import device_files, measured_rates, tuned_paths
 
 if TYPE_CHECKING:
@@ -103,14 +103,22 @@ def tune(
         file = device_files.require_place(store.file)
         work = _work(device, patterns, descriptors, batch)
         tunings = {}
-        with shown_progress(terminal, len(work)) as progress:
-            for name, build in work.items():
-                progress(name)
-                tunings[name] = tuner.tune(device, build(), rounds, progress.parts("paths measured"))
-                tuner.remember(store, tunings[name])
+        is_interrupted = False
+        try:
+            with shown_progress(terminal, len(work)) as progress:
+                for name, build in work.items():
+                    progress(name)
+                    tunings[name] = tuner.tune(device, build(), rounds, progress.parts("paths measured"))
+                    tuner.remember(store, tunings[name])
+        except KeyboardInterrupt:
+            is_interrupted = True
         title = f"{device.name}, {device.profile.driver_name} {device.profile.driver_info}"
-    _show(tunings, title)
-    terminal.print(f"remembered in {file}")
+    if tunings:
+        _show(tunings, title)
+        terminal.print(f"remembered in {file}")
+    if is_interrupted:
+        echo(f"Interrupted: {len(tunings)} of {len(work)} cases are measured", is_error=True)
+        click.get_current_context().exit(INTERRUPTED)
     wrong = [name for name, tuning in tunings.items() if not all(attempt.correct for attempt in tuning.attempts)]
     if wrong:
         raise click.ClickException(f"a path's result is DIFFERENT from the reference: {', '.join(wrong)}")

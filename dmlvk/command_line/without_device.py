@@ -11,7 +11,7 @@ from dmlvk.conformance import recorded
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.dxdispatch import export_models
 from dmlvk.conformance.plans import check_plans
-from dmlvk.conformance.reports.terminal import plan_table, with_plan_progress
+from dmlvk.conformance.reports.terminal import plan_table, with_problems
 
 
 def listed(cases: list[Case]) -> Iterator[str]:
@@ -34,7 +34,8 @@ def check_recorded_devices(cases: list[Case], path: str | None) -> int:
         The kernel path for cases that leave the choice to the planner.
     """
     terminal = console()
-    checks = list(with_plan_progress(terminal, check_plans(cases, recorded.NAMES, path), len(cases)))
+    with shown_progress(terminal, len(cases)) as step:
+        checks = list(with_problems(terminal, check_plans(cases, recorded.NAMES, path), step))
     terminal.print(plan_table(checks))
     return 1 if any(check.problems for check in checks) else 0
 

@@ -6,9 +6,12 @@ NAME.outputs beside the results.
 
 from __future__ import annotations
 
+import io
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from dmlvk._common import files
@@ -30,6 +33,22 @@ def keep_output(folder: Path, result: Result, elements: npt.NDArray[Any]) -> Non
     """
     folder.mkdir(parents=True, exist_ok=True)
     files.write_bytes(folder / f"{folder_name(result)}.npy", files.npy_bytes(elements))
+
+
+def keep_both(folder: Path | None, result: Result, first: npt.NDArray[Any], found: npt.NDArray[Any]) -> Path:
+    """Write two outputs of a case that should be equal, and say where: the folder, else a new temporary one.
+
+    Raises
+    ------
+    OSError
+    """
+    place = Path(tempfile.mkdtemp(prefix="dmlvk-soak-")) if folder is None else folder
+    place.mkdir(parents=True, exist_ok=True)
+    content = io.BytesIO()
+    np.savez(content, first=first, found=found)
+    path = place / f"{folder_name(result)}.soak.npz"
+    files.write_bytes(path, content.getvalue())
+    return path
 
 
 def kept_output(folder: Path, result: Result) -> npt.NDArray[Any] | None:

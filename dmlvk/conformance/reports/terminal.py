@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +14,8 @@ from dmlvk.conformance.plans import PlanCheck
 from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
 
+# Told what goes on, for a bar or a line of progress.
+Step = Callable[[str], object]
 COLOURS = {
     Status.PASS: "green",
     Status.UNPREDICTABLE: "blue",
@@ -30,39 +31,27 @@ REASON_COUNT = 12
 PASSING_COUNT = 12
 
 
-def _progress(console: Console) -> Progress:
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        TextColumn("{task.description}", markup=False),
-    )
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+def with_failures(console: Console, results: Iterable[Result], step: Step) -> Iterator[Result]:
+    """Pass results on. Says each case's name as it is done, and prints a line for each result that is not good."""
+    step("the first case")
+    for result in results:
+        if not result.is_good:
+            console.print(failure_text(result), soft_wrap=True)
+        step(result.name)
+        yield result
 
 
-def with_progress(console: Console, results: Iterable[Result], total: int) -> Iterator[Result]:
-    """Pass results on. Shows a progress bar, and a line for each result that is not good."""
-    with _progress(console) as progress:
-        task = progress.add_task("", total=total)
-        for result in results:
-            if not result.is_good:
-                console.print(failure_text(result), soft_wrap=True)
-            progress.update(task, advance=1, description=printable(result.name))
-            yield result
-
-
-def with_plan_progress(console: Console, checks: Iterable[PlanCheck], case_count: int) -> Iterator[PlanCheck]:
-    """Pass checks on. Shows a progress bar of cases, and a line for each problem."""
-    with _progress(console) as progress:
-        task = progress.add_task("", total=case_count)
-        case = ""
-        for check in checks:
-            for problem in check.problems:
-                text = Text.assemble((check.device, "red"), printable(f" {check.case}: {problem}"))
-                console.print(text, soft_wrap=True)
-            progress.update(task, advance=check.case != case, description=printable(check.case))
+def with_problems(console: Console, checks: Iterable[PlanCheck], step: Step) -> Iterator[PlanCheck]:
+    """Pass checks on. Says each case's name as it begins, and prints a line for each problem."""
+    case = ""
+    for check in checks:
+        if check.case != case:
             case = check.case
-            yield check
+            step(case)
+        for problem in check.problems:
+            text = Text.assemble((check.device, "red"), printable(f" {check.case}: {problem}"))
+            console.print(text, soft_wrap=True)
+        yield check
 
 
 def plan_table(checks: Iterable[PlanCheck]) -> Table:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import numpy.typing as npt
 import dmlvk
 from dmlvk._common.bits import as_bits, equal_bits, first_difference
 from dmlvk.conformance.case import Case, NotSupported, Refusal, Way, Workload
+from dmlvk.conformance.outputs import keep_both
 from dmlvk.conformance.profiles import narrow, workload_profile
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running import take_over
@@ -35,6 +37,9 @@ from dmlvk.planning import GENERAL_PATH
 from dmlvk.reference import further_outputs
 from dmlvk.runtime.elements import element_view
 from dmlvk.vulkan.library import raise_messages
+
+# Keeps two outputs of a case that should be equal, and says where.
+Differ = Callable[[npt.NDArray[Any], npt.NDArray[Any]], Path]
 
 # If a device has no room for less than this, the device is broken rather than small.
 SMALL_MEMORY = 256 << 20
@@ -86,6 +91,7 @@ def execute(
     repeat: int,
     keep: Callable[[npt.NDArray[Any]], None] = lambda elements: None,
     soak: float = 0.0,
+    outputs: Path | None = None,
 ) -> Result:
     """Run a case. Raises nothing except for an interrupt.
 
@@ -101,6 +107,8 @@ def execute(
         Given the output's elements after the first dispatch: those of the result's digest.
     soak : float
         Seconds for which the dispatch, recorded once, is replayed afterwards.
+    outputs : Path, optional
+        The folder for both outputs, if a replay gives another; a temporary folder by default.
     """
     start = time.perf_counter()
     result = partial(Result, case.name, profile, path=case.path or "")
@@ -120,7 +128,8 @@ def execute(
             found = result(Status.NOT_SUPPORTED, lacking.reason, lacking.explanation)
         else:
             assert workload is not None and isinstance(operator, dmlvk.CompiledOperator)
-            found = result(**_judged(case, operator, workload, repeat, keep, soak))
+            differ = partial(keep_both, outputs, result(Status.FLAKY))
+            found = result(**_judged(case, operator, workload, repeat, keep, soak, differ))
     except DeviceLostError as error:
         found = result(Status.DEVICE_LOST, "VK_ERROR_DEVICE_LOST", str(error))
     except ValidationError as error:
@@ -197,6 +206,7 @@ def _judged(
     repeat: int,
     keep: Callable[[npt.NDArray[Any]], None],
     soak: float,
+    differ: Differ,
 ) -> dict[str, Any]:
     """Status, reason, message and digest of a case."""
     expected = workload.result()
@@ -243,12 +253,16 @@ def _judged(
         return _verdict_on_guards(outcomes, Status.UNPREDICTABLE)
     verdict = _verdict(outcomes, expected, output.placement)
     if soak and verdict["status"] is Status.PASS and workload.way is not Way.TAKE_OVER:
-        verdict = _soaked(operator, bound, outcomes[0], soak) or verdict
+        verdict = _soaked(operator, bound, outcomes[0], soak, differ) or verdict
     return {**verdict, "digest": reported}
 
 
 def _soaked(
-    operator: dmlvk.CompiledOperator, bound: Mapping[str, PlacedTensor], first: _Outcome, seconds: float
+    operator: dmlvk.CompiledOperator,
+    bound: Mapping[str, PlacedTensor],
+    first: _Outcome,
+    seconds: float,
+    differ: Differ,
 ) -> dict[str, Any] | None:
     """Replay one recorded run for some seconds; the verdict at the first run with other bits, None if there is none."""
     output = bound["output_tensor"]
@@ -262,7 +276,11 @@ def _soaked(
         found = _look(output.read(), output.placement)
         if found.guard_damage or not equal_bits(found.elements, first.elements):
             text = found.guard_damage or difference(found.elements, first.elements)
-            message = f"replay {number} of one recorded run gave other bits than the first run: {text}"
+            kept = differ(first.elements, found.elements)
+            message = (
+                f"replay {number} of one recorded run gave an output_tensor of other bits than the first run: {text}; "
+                f"both arrays, first and found, are in {kept}"
+            )
             return {"status": Status.FLAKY, "reason": "soak", "message": message}
     return None
 

@@ -136,9 +136,10 @@ def main() -> None:
             case = finder.find(name)
             forced = replace(case, path=case.path or configuration.path)
             kept: list[npt.NDArray[Any]] = []
-            result = execute(forced, devices, profile, configuration.repeat, kept.append, configuration.soak)
-            if kept and result.digest and configuration.outputs is not None:
-                keep_output(Path(configuration.outputs), result, kept[0])
+            folder = None if configuration.outputs is None else Path(configuration.outputs)
+            result = execute(forced, devices, profile, configuration.repeat, kept.append, configuration.soak, folder)
+            if kept and result.digest and folder is not None:
+                keep_output(folder, result, kept[0])
         except LookupError as error:
             result = Result(name, profile, Status.FAIL, "exception:LookupError", str(error))
         except OSError as error:  # such as a full disk
