@@ -40,8 +40,7 @@ from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.interrupts.monitor import Monitor
-from dmlvk.vulkan.memory_use import MemoryUse
-from dmlvk.vulkan.partner import Crossing, SemaphoreValue
+from dmlvk.vulkan.memory_use import Crossing, MemoryUse, SemaphoreValue
 
 if TYPE_CHECKING:
     from dmlvk.runtime.tensor import Tensor
@@ -76,7 +75,7 @@ class CudaView:
 
 
 class CudaSharing:
-    """What one device shares with CUDA. It is the device's partner: see `dmlvk.vulkan.partner`.
+    """What one device shares with CUDA. It is the device's partner: see `dmlvk.vulkan.memory_use`.
 
     Parameters
     ----------

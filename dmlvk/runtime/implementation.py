@@ -113,29 +113,28 @@ class Implementation:
         PathError
             The plan was forced, and the driver's answer to a known question was wrong.
         """
-        while not self._build_if_allowed(gives_way):
-            # A path that was remembered as the fastest gives way to the planner's choice.
+        self_test = self.engine.self_test
+
+        def is_trusted() -> bool:
+            return self_test is None or self_test.allows(self.engine, self.plan)
+
+        while True:
+            # Compiling need not wait for the answer to a question of another thread.
+            if (self_test is not None and self_test.is_asked_elsewhere(self.engine, self.plan)) or is_trusted():
+                try:
+                    self._build_pipelines(gives_way)
+                except DeviceError:
+                    if is_trusted():
+                        raise
+                else:
+                    if is_trusted():
+                        break
+            # The path is none of the device's any more. One that was remembered as the fastest gives way to the
+            # planner's choice.
             self._path = self._path if self._is_forced else None
             self.plan = self.engine.plan(self.desc, self._path)
             self._plans, self._pipelines = {(): self.plan}, {}
         self.is_built = True
-
-    def _build_if_allowed(self, gives_way: bool) -> bool:
-        """Build the pipelines of the plan if its path may be taken; returns whether it may."""
-        self_test = self.engine.self_test
-        if self_test is None:
-            self._build_pipelines(gives_way)
-            return True
-        # Compiling need not wait for the answer to a question of another thread.
-        if not self_test.is_asked_elsewhere(self.engine, self.plan) and not self_test.allows(self.engine, self.plan):
-            return False
-        try:
-            self._build_pipelines(gives_way)
-        except DeviceError:
-            if self_test.allows(self.engine, self.plan):
-                raise
-            return False
-        return self_test.allows(self.engine, self.plan)
 
     def _build_pipelines(self, gives_way: bool) -> None:
         dispatches = [dispatch for stage in (*self.plan.initialization, *self.plan.stages) for dispatch in stage]

@@ -5,11 +5,11 @@ Only this package touches the `vulkan` package.
 The modules in layers: each imports only from the layers above its own, also for types alone.
 
     free_ranges  interrupts  library  memory_use  narrower_profile  specialization
-    handles  host_threads  partner  validation
+    handles  host_threads
     instance
     device_properties
     physical_device
-    configuration  memory_types
+    configuration
     context
     command_buffers  descriptors  external  heaps  pipeline_cache  timeline  timestamps
     blocks  queue

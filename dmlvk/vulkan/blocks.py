@@ -13,8 +13,8 @@ from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.external import export_of_buffer, export_of_memory
 from dmlvk.vulkan.free_ranges import FreeRanges
 from dmlvk.vulkan.handles import Handle
+from dmlvk.vulkan.heaps import HOST_VISIBLE
 from dmlvk.vulkan.library import VK_SUCCESS, check, vk
-from dmlvk.vulkan.memory_types import HOST_VISIBLE
 from dmlvk.vulkan.physical_device import MemoryType
 
 # VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT

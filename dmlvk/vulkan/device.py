@@ -21,8 +21,8 @@ from dmlvk.vulkan.instance import close_ownerless, open_devices, while_process_l
 from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.memory import MemoryPool
+from dmlvk.vulkan.memory_use import Partner
 from dmlvk.vulkan.narrower_profile import narrower
-from dmlvk.vulkan.partner import Partner
 from dmlvk.vulkan.pauses import Pauses
 from dmlvk.vulkan.physical_device import PhysicalDevice
 from dmlvk.vulkan.pipelines import Pipelines

@@ -10,9 +10,8 @@ from dmlvk.errors import DeviceError, OutOfMemoryError
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Block, Lease, Segment, allowed_types
 from dmlvk.vulkan.context import Context
-from dmlvk.vulkan.heaps import Heaps, size_text
+from dmlvk.vulkan.heaps import Heaps, is_direct, size_text, staging_type, tensor_type
 from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
-from dmlvk.vulkan.memory_types import is_direct, staging_type, tensor_type
 from dmlvk.vulkan.physical_device import MemoryType
 from dmlvk.vulkan.queue import Queue
 

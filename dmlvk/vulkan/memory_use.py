@@ -1,8 +1,13 @@
-"""The work on a device that reads and writes an allocation, so that the host waits for that work and for no other."""
+"""The work that reads and writes an allocation: the device's own, and that of another API that shares the memory.
+
+The host waits for that work and for no other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 
 class Run:
@@ -85,3 +90,42 @@ def mark(value: int, uses: Iterable[MemoryUse], writes: Iterable[MemoryUse]) -> 
         access._used = value
     for access in writes:
         access._written = value
+
+
+class SemaphoreValue(NamedTuple):
+    """A value of a timeline semaphore.
+
+    Attributes
+    ----------
+    semaphore : VkSemaphore[1]
+    value : int
+    """
+
+    semaphore: Any
+    value: int
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """How one submission is ordered with the work of another API.
+
+    Attributes
+    ----------
+    wait : SemaphoreValue
+        The other API signals it. The submission waits for it.
+    signal : SemaphoreValue or None
+        The submission signals it, for the other API to wait for.
+    """
+
+    wait: SemaphoreValue
+    signal: SemaphoreValue | None
+
+
+class Partner(Protocol):
+    """Another API that shares memory with a device. Called with the device's monitor entered."""
+
+    def before_submission(self, queue: object, uses: Collection[MemoryUse]) -> Crossing | None:
+        """The crossing of a submission that uses this memory; None if it needs no order."""
+
+    def after_submission(self, queue: object, crossing: Crossing) -> None:
+        """Called when a submission with a crossing was handed to the driver."""

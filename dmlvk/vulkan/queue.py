@@ -15,8 +15,7 @@ from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.interrupts.locks import RLock
 from dmlvk.vulkan.interrupts.monitor import reentered
 from dmlvk.vulkan.library import VK_SUCCESS, vk
-from dmlvk.vulkan.memory_use import MemoryUse, mark
-from dmlvk.vulkan.partner import Crossing, Partner, SemaphoreValue
+from dmlvk.vulkan.memory_use import Crossing, MemoryUse, Partner, SemaphoreValue, mark
 from dmlvk.vulkan.timeline import Timeline, Waiter
 
 # Submissions after which the queue looks which work is done, so that the objects that work keeps alive do not pile up.

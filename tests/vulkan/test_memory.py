@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.vulkan.memory_types import DEVICE_LOCAL, HOST_VISIBLE, staging_type
+from dmlvk.vulkan.heaps import DEVICE_LOCAL, HOST_VISIBLE, staging_type
 from tests.vulkan.variants import SMALL_SEGMENT, copy_desc, open_variant
 
 pytestmark = pytest.mark.every_driver

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dmlvk.benchmark.networks.classifiers import efficientnetb0, mobilenetv2, resnet50, resnext50, squeezenet
+from dmlvk.benchmark.networks.known import (
+    efficientnetb0,
+    mobilenetv2,
+    resnet50,
+    resnext50,
+    squeezenet,
+    unet,
+    yolov3tiny,
+)
 from dmlvk.benchmark.networks.network import Dimensions, LayerNode, Network
-from dmlvk.benchmark.networks.pictures import unet, yolov3tiny
 
 __all__ = ["NETWORKS", "SIZES", "Dimensions", "LayerNode", "Network"]
 
