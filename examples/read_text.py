@@ -106,12 +106,12 @@ class Reader:
         widest = -(-max(piece.width for piece in pieces) // LINE_WIDTHS) * LINE_WIDTHS
         columns = self.recognition(np.concatenate([in_a_line(piece, widest) for piece in pieces]))
         texts = [self._text(best) for best in columns.argmax(axis=2)]
-        return [Line(corners, text) for corners, text in zip(places, texts, strict=True) if text.strip()]
+        return [Line(corners, text) for corners, text in zip(places, texts, strict=True) if text]
 
     def _text(self, best: np.ndarray) -> str:
         """What the columns of a line say: one character each, 0 for none; the same again is the same character."""
         changes = np.flatnonzero(np.diff(best, prepend=0))
-        return "".join(self.characters[number] for number in best[changes] if number)
+        return "".join(self.characters[number] for number in best[changes] if number).strip()
 
 
 def ends_of(piece: Image.Image) -> tuple[Image.Image, Image.Image]:
@@ -222,14 +222,14 @@ def network(session: Any, feeds: list[dict[str, np.ndarray]] | None = None) -> N
     return run
 
 
-def quantized_networks(folder: Path, count: int) -> dict[str, bytes]:
+def quantized_networks(folder: Path, count: int, device: dmlvk.Device) -> dict[str, bytes]:
     """The networks of a folder, quantized with what they meet as pages are read in floats.
 
     Weights have 7 bits, so that ONNX Runtime's sums are exact on every processor.
     """
     paths = {name: folder / models.NETWORKS[name] for name in models.NETWORKS}
     met: dict[str, list[dict[str, np.ndarray]]] = {name: [] for name in paths}
-    floats = {name: network(dmlvk.onnx.InferenceSession(path), met[name]) for name, path in paths.items()}
+    floats = {name: network(dmlvk.onnx.InferenceSession(path, device), met[name]) for name, path in paths.items()}
     reader = Reader(**floats, characters=characters_of(paths["recognition"]))
     for page in pages(count):
         reader(page)
@@ -294,9 +294,9 @@ def main(selector: str | None, folder: Path, count: int, frames: int, output: Pa
     photograph = Image.open(folder / models.PHOTOGRAPH).convert("RGB")
     picture = photograph.resize((photograph.width * ENLARGEMENT, photograph.height * ENLARGEMENT))
     click.echo(f"Quantizing {', '.join(models.NETWORKS)} with {count} pages of random words")
-    networks = quantized_networks(folder, count)
     characters = characters_of(folder / models.NETWORKS["recognition"])
     with dmlvk.Device(selector) as device:
+        networks = quantized_networks(folder, count, device)
         sessions = {name: dmlvk.onnx.InferenceSession(model, device) for name, model in networks.items()}
         reader = Reader(**{name: network(session) for name, session in sessions.items()}, characters=characters)
         lines = reader(picture)

@@ -59,7 +59,7 @@ def test_a_line_on_its_head_is_turned_and_columns_are_characters() -> None:
     pixels = np.zeros((64, 128, 3), np.uint8)
     pixels[:, 64:] = 255
     (line,) = Reader(detection, direction, recognition, ["", "a", "b", " "])(Image.fromarray(pixels))
-    assert line.text == "aab "
+    assert line.text == "aab"
     (planes,) = seen
     width = planes.shape[3]
     assert planes[..., : width // 4].mean() > 0.9 and planes[..., width // 2 : 3 * width // 4].mean() < -0.9
