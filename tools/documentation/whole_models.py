@@ -31,6 +31,7 @@ HEADINGS = (
     "ONNX Runtime on the CPU, ms",
     "times as fast",
 )
+TRAFFIC_HEADINGS = ("parts", "bytes to the device", "bytes back")
 COMMAND = "dmlvk bench --model MODEL.onnx --batch 1 --batch 8 --batch 64 --json RECORD.json"
 DOMAIN = "com.microsoft"
 
@@ -65,7 +66,17 @@ def figures_of(record: dict[str, Any]) -> Iterator[Figure]:
             "driver": record["device"]["driver"],
             "date": record["date"],
             "processor": f"{record['host']['processors']} cores",
+            **traffic(row["steps"]),
         }
+
+
+def traffic(steps: list[dict[str, Any]]) -> dict[str, int]:
+    """In how many parts a run is, and the bytes that go to the device and back."""
+    return {
+        "parts": sum(step["where"] in ("device", "host") for step in steps),
+        "bytes_to_device": sum(step["bytes_to_device"] for step in steps),
+        "bytes_from_device": sum(step["bytes_from_device"] for step in steps),
+    }
 
 
 def key(figure: Figure) -> tuple[Any, ...]:
@@ -80,13 +91,18 @@ def add(record: dict[str, Any]) -> None:
     FIGURES.write_text("\n".join([*lines, ""]), encoding="utf-8", newline="\n")
 
 
-def table(chosen: list[Figure]) -> Iterator[str]:
+def table(chosen: list[Figure], *, with_traffic: bool = False) -> Iterator[str]:
     """A row for each figure."""
-    yield f"| {' | '.join(HEADINGS)} |"
-    yield f"|{' --- |' * len(HEADINGS)}"
+    headings = HEADINGS + TRAFFIC_HEADINGS * with_traffic
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{' --- |' * len(headings)}"
     for each in chosen:
         ours, theirs = each["dmlvk_ms"], each["onnxruntime_ms"]
-        yield f"| {each['model']} | {each['batch']} | {ours:.3g} | {theirs:.3g} | {theirs / ours:.1f} |"
+        row = [each["model"], str(each["batch"]), f"{ours:.3g}", f"{theirs:.3g}", f"{theirs / ours:.1f}"]
+        if with_traffic:
+            known = [each.get(name) for name in ("parts", "bytes_to_device", "bytes_from_device")]
+            row += ["not recorded" if number is None else f"{number:,}" for number in known]
+        yield f"| {' | '.join(row)} |"
 
 
 def circumstances(chosen: list[Figure]) -> str:
@@ -123,7 +139,7 @@ def page() -> Iterator[str]:
     known = figures()
     for device in dict.fromkeys(figure["device"] for figure in known):
         chosen = [figure for figure in known if figure["device"] == device]
-        yield from (f"### {device}", "", *table(chosen), "", circumstances(chosen), "")
+        yield from (f"### {device}", "", *table(chosen, with_traffic=True), "", circumstances(chosen), "")
 
 
 def operators() -> Iterator[str]:
