@@ -20,7 +20,7 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning.grid import folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
 from dmlvk.planning.plan import Access, Dispatch, Plan, Window
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import matrix_of
+from dmlvk.planning.quantized_linear_convolution.matrix import matrix_of
 from dmlvk.runtime.compiled_operator import CompiledOperator
 
 VECTOR_SIZE = 16

@@ -16,8 +16,8 @@ import pytest
 import dmlvk
 from dmlvk.conformance.profiles import narrow
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.quantized_linear_convolution import matrix_tiles
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import KERNEL_OF_FEW_REGISTERS, MatrixTile
+from dmlvk.planning.quantized_linear_convolution import matrix as matrix_paths
+from dmlvk.planning.quantized_linear_convolution.tiles import KERNEL_OF_FEW_REGISTERS, Tile
 from dmlvk.vulkan import device as vulkan_device
 from tests import profiles
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized
@@ -35,17 +35,17 @@ def gpu(
     own = [entry for entry in device.profile.cooperative_matrices if entry.a_type == "sint8"]
     assert own and device.name.startswith("llvmpipe"), "needs the lavapipe of Mesa 26: make test-matrices fetches it"
     intel = profiles.load(request.param)
-    matrix = matrix_tiles.matrix_of(intel)
+    matrix = matrix_paths.matrix_of(intel)
     assert matrix is not None
-    own_tiles = matrix_tiles._gpu_tiles
+    own_tiles = matrix_paths._gpu_tiles
 
-    def tiles(profile: object, channels: bool) -> list[MatrixTile]:
+    def tiles(profile: object, channels: bool) -> list[Tile]:
         return own_tiles(intel, channels)
 
     def claimed(profile: object, of_device: object) -> object:
         return profile
 
-    monkeypatch.setattr(matrix_tiles, "_gpu_tiles", tiles)
+    monkeypatch.setattr(matrix_paths, "_gpu_tiles", tiles)
     monkeypatch.setattr(vulkan_device, "narrower", claimed)
     sizes = replace(own[0], m=matrix.m, n=matrix.n, k=matrix.k)
     profile = replace(narrow(device.profile, "few-registers"), cooperative_matrices=(sizes,))

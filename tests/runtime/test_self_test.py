@@ -27,9 +27,9 @@ from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.worker import environment
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import DeviceLostError, OutOfMemoryError
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, VECTORS
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.planning.quantized_linear_convolution.questions import convolution, question, with_owned_constants
+from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import BYTES, VECTORS
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash

@@ -8,9 +8,9 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution.direct_dispatch import COLUMNS_AT_A_TIME, Direct
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import packs_channels
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
+from dmlvk.planning.quantized_linear_convolution.tiles import packs_channels
 
 # The last step of an output, in taps.
 LAST_STEP_TAPS = 4.0

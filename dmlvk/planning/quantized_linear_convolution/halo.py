@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
-from dmlvk.errors import PathError, shown
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import Box
-from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import MatrixCutter
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
-    PACK_FILTER_KERNEL,
-    PACKED_MATRICES,
-    ROW_PADDING,
-    VECTOR_SIZE,
-    MatrixShape,
-    MatrixTile,
-    Runs,
-    packs_channels,
-)
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import (
-    SIDE,
-    matrix_of,
-    obstacle_to_memory,
-    obstacle_to_sizes,
-)
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixRules, MatrixUnitsPath, block_of
 from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.questions import HALO_QUESTIONS
+from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import TiledCutter
+from dmlvk.planning.quantized_linear_convolution.tiles import (
+    PACK_FILTER_KERNEL,
+    PACKED_MATRICES,
+    VECTOR_SIZE,
+    Runs,
+    Tile,
+    TiledShape,
+    TileRules,
+    packs_channels,
+)
 
 KERNEL = "quantized_linear_convolution/halo"
 EXAMPLE_TILE = "128x64x64:32x64"
-
-FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}x{SIDE}")
 
 # How often a position counts that a workgroup fetches: it looks for its place, between images, rows and borders.
 FETCHES_OF_A_POSITION = 2
@@ -48,7 +37,7 @@ SPILLS_LOSS = 4
 
 
 @dataclass(frozen=True)
-class HaloShape(MatrixShape):
+class HaloShape(TiledShape):
     """A tile with its halo on a device's matrices."""
 
     @cached_property
@@ -97,7 +86,7 @@ class HaloShape(MatrixShape):
             "RUNS_W": runs.of_row,
             "QUADS": words,
             "IN_ORDER": 1,
-            "INTERLEAVED": self.matrix.n,
+            "INTERLEAVED": self.block.n,
         }
         return FilterPacking(PACK_FILTER_KERNEL, 4 * runs.total, {}, sizes=sizes)
 
@@ -148,81 +137,31 @@ def obstacle_to_halo(geometry: ConvolutionGeometry) -> Obstacle | None:
     return None
 
 
-@lru_cache(maxsize=256)
-def halo_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str = "") -> HaloShape | None:
-    """The matrices and the tile for a convolution that the kernel can take; None if no tile fits with its halo.
+@dataclass(frozen=True)
+class HaloRules(TileRules):
+    """The tiles of the path `halo`: all positions under a tile lie in shared memory, and two steps of its filter."""
 
-    Parameters
-    ----------
-    forced : str, optional
-        A tile by name: "128x64x64:32x64" is 128 positions and 64 channels by 64 bytes of K, in subgroups of 32 x 64.
+    fetches_pixels_evenly = False
 
-    Raises
-    ------
-    PathError
-        The forced tile is not one that the kernel can take here.
-    """
-    matrix = matrix_of(profile)
-    assert matrix is not None, "asked for on a device without matrices"
-    lanes = profile.min_subgroup_size
-    if forced:
-        match = FORCED_TILE.fullmatch(forced)
-        if match is None:
-            raise PathError(f"{OPERATOR}: a tile is named like {EXAMPLE_TILE!r}, not {shown(forced)}")
-        tile = MatrixTile(*map(int, match.groups()))
-        obstacle = obstacle_to_tile(profile, matrix, lanes, tile, geometry)
-        if obstacle is not None:
-            raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
-    else:
-        fitting = [
-            tile
-            for tile in tiles_for(profile, matrix)
-            if obstacle_to_tile(profile, matrix, lanes, tile, geometry) is None
-        ]
-        if not fitting:
-            return None
-        tile = fitting[0]
-    return HaloShape.of(KERNEL, profile, matrix, tile, geometry)
+    geometry: ConvolutionGeometry
 
+    def staged(self, tile: Tile) -> int:
+        # If a part is cut out of an image, its rows share no border.
+        geometry = self.geometry
+        down, across = ((geometry.filter_size[k] - 1) * geometry.dilations[k] for k in range(2))
+        return tile.pixels + down * (geometry.output_size[1] + across) + across
 
-def tiles_for(profile: DeviceProfile, matrix: CooperativeMatrix) -> list[MatrixTile]:
-    """The tiles that suit a device, the best first: subgroups of the fewest channels that fill whole words."""
-    channels = PACKED_MATRICES * matrix.n
-    step = max(2 * matrix.k, 64)
-    if profile.device_type is DeviceType.CPU:
-        return [MatrixTile(2 * matrix.m, channels, max(2 * matrix.k, 32), matrix.m, channels)]
-    rows = 2 * matrix.m if profile.min_subgroup_size >= 32 else matrix.m
-    return [MatrixTile(count * rows, channels, step, rows, channels) for count in (4, 2, 1)]
+    def exchanged(self, tile: Tile) -> int:
+        m, n, _ = self.block
+        rows = 1 if packs_channels(self.geometry) or tile.own_pixels < 2 * m else 2
+        return tile.owners * max(rows * m * (n // 4 + 1), m * n // 4)
 
-
-def obstacle_to_tile(
-    profile: DeviceProfile, matrix: CooperativeMatrix, lanes: int, tile: MatrixTile, geometry: ConvolutionGeometry
-) -> str | None:
-    """Why the kernel cannot use this tile; None if it can."""
-    obstacle = obstacle_to_sizes(profile, matrix, lanes, tile, channels=True)
-    if obstacle is not None:
-        return obstacle
-    invocations = tile.subgroups() * lanes
-    if tile.channels * (tile.step // VECTOR_SIZE) % invocations:
-        return f"{invocations} invocations do not fetch the filter evenly"
-    return obstacle_to_memory(shared_memory(matrix, tile, geometry), device_traits.tile_memory(profile))
-
-
-def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, geometry: ConvolutionGeometry) -> int:
-    """The most bytes of shared memory that the kernel declares, for all outputs of a convolution or some of them."""
-    row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
-    # If a part is cut out of an image, its rows share no border.
-    down, across = ((geometry.filter_size[k] - 1) * geometry.dilations[k] for k in range(2))
-    staged = tile.pixels + down * (geometry.output_size[1] + across) + across
-    operands = (staged + 2 * tile.channels) * row
-    rows = 1 if packs_channels(geometry) or tile.subgroup_pixels < 2 * matrix.m else 2
-    strip = max(rows * matrix.m * (matrix.n // 4 + 1), matrix.m * matrix.n // 4)
-    arrays = VECTOR_SIZE * -(-staged // 4) + 8 * tile.pixels + 12 * tile.channels
-    return VECTOR_SIZE * max(operands, tile.subgroups() * strip) + arrays + 2 * VECTOR_SIZE
+    def shared_memory(self, tile: Tile) -> int:
+        return super().shared_memory(tile) + VECTOR_SIZE * -(-self.staged(tile) // 4)
 
 
 @dataclass(frozen=True)
-class HaloCutter(MatrixCutter[HaloShape]):
+class HaloCutter(TiledCutter[HaloShape]):
     """The product of an input that is read in place. Its pixels are counted by positions."""
 
     def shares_pipelines(self, box: Box) -> bool:
@@ -257,18 +196,28 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
     name = "halo"
     questions = HALO_QUESTIONS
     example_tile = EXAMPLE_TILE
+    shape_type = HaloShape
     cutter = HaloCutter
     packs_input = False
 
     def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
         return obstacle_to_halo(geometry)
 
-    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> HaloShape | None:
-        return halo_shape(problem.profile, geometry, name)
+    def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> HaloRules:
+        # The kernel packs channels, whatever the output's layout.
+        common = MatrixRules.on(profile, block_of(profile), in_words=True)
+        lanes, units, block, step_unit = common.lanes, common.units, common.block, common.step_unit
+        return HaloRules(profile, KERNEL, EXAMPLE_TILE, True, lanes, units, block, step_unit, (1, 2), geometry)
 
-    def tile_names(self, problem: Problem) -> Iterable[str]:
-        matrix = matrix_of(problem.profile)
-        return () if matrix is None else (tile.name for tile in tiles_for(problem.profile, matrix))
+    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
+        """The tiles that suit a device, the best first: subgroups of the fewest channels that fill whole words."""
+        block, is_cpu = block_of(profile), profile.device_type is DeviceType.CPU
+        channels, step = PACKED_MATRICES * block.n, max(2 * block.k, 32 if is_cpu else 64)
+        rows = 2 * block.m if profile.min_subgroup_size >= 32 and not is_cpu else block.m
+        return [Tile(count * rows, channels, step, rows, channels) for count in ((2,) if is_cpu else (4, 2, 1))]
+
+    def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> list[Tile]:
+        return self.seeds(profile, geometry)
 
     def kernel_seconds(self, problem: Problem, tile: HaloShape) -> float:
         loss = SPILLS_LOSS if device_traits.has_few_registers(problem.profile) else 1

@@ -1,65 +1,154 @@
-"""The paths of QUANTIZED_LINEAR_CONVOLUTION on matrix units, and the path `matrix`."""
+"""The paths of QUANTIZED_LINEAR_CONVOLUTION on matrix units: the matrices of a device, and the path `matrix`."""
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, ClassVar
 
-from dmlvk.device_profile import DeviceProfile
-from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import View
-from dmlvk.planning.device_rates import longest, rates_of
-from dmlvk.planning.plan import Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.channel_parameters import with_parameters
-from dmlvk.planning.quantized_linear_convolution.channels_last import channels_last
-from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import (
-    LARGEST_TURNS,
-    PUSH_CONSTANTS_SIZE,
-    VECTORS,
-    WORDS,
-    MatrixCutter,
-    fetch_in_place,
-    whole_input,
-)
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import AnyMatrixShape, MatrixShape, packs_channels
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import (
-    EXAMPLE_TILE,
-    NO_MATRICES,
-    matrix_of,
-    matrix_shape,
-    seeds,
-)
-from dmlvk.planning.quantized_linear_convolution.operands import Operands
-from dmlvk.planning.quantized_linear_convolution.path import (
-    Obstacle,
-    ObstacleError,
-    Path,
-    Problem,
-    cheapest_tile,
-)
-from dmlvk.planning.quantized_linear_convolution.product import product_dispatches
+from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.questions import MATRIX_QUESTIONS
-from dmlvk.planning.quantized_linear_convolution.stages import (
-    Stages,
-    obstacle_to_packing,
-    packing_seconds,
-    part_limit,
+from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import PUSH_CONSTANTS_SIZE, TiledCutter
+from dmlvk.planning.quantized_linear_convolution.tiled_path import TiledPath
+from dmlvk.planning.quantized_linear_convolution.tiles import (
+    KERNEL,
+    KERNEL_OF_FEW_REGISTERS,
+    LARGE_TILE,
+    PACKED_MATRICES,
+    VECTOR_SIZE,
+    AnyTiledShape,
+    Block,
+    Runs,
+    Tile,
+    TiledShape,
+    TileRules,
+    has_whole_planes,
+    matrix_outputs,
+    packs_channels,
 )
 
+FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
+NO_MATRICES = Obstacle("matrices of signed bytes", "none that the kernels take", "VK_KHR_cooperative_matrix with one")
+EXAMPLE_TILE = "128x128x64:64x32"
 
-class MatrixUnitsPath(Path[AnyMatrixShape]):
-    """A path of the product on matrix units. It reads its input in place if the input's layout allows that."""
+# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. A multiprocessor has room for two
+# large tiles, not for three. If each workgroup works out the parameters of its channels first, large tiles are slower
+# with fewer than several rounds of them, and with few steps; if the parameters are there, with less than a round.
+ENOUGH_TILES = 192
+ENOUGH_LARGE_TILES = {True: 204, False: 1024}
+FEW_STEPS = 4
+# Wider tiles than these are left out if they compute a third more channels, which are never stored. On an H200 with 64
+# images, 24 -> 144 56x56 takes 36.0 us by two tiles of 128 and 31.5 by three of 64, 32 -> 192 28x28 11.1 and 8.9.
+NARROW = 64
+MOST_CHANNELS = 4 / 3
 
-    cutter: ClassVar[type[MatrixCutter[Any]]]
-    # Whether the path can pack an input that can neither be read in place nor be converted to NHWC.
-    packs_input: ClassVar[bool]
-    # Whether a workgroup computes several tiles one after the other.
-    takes_turns: ClassVar[bool] = False
+# With so few tiles, a multiprocessor of a large GPU has at most three of them for words of channels, otherwise two.
+# They wait in each step, and small tiles with long steps wait least.
+FEW_TILES = {True: 400, False: 264}
+SMALL_TILE = {True: (32, 64, 16, 64), False: (64, 64, 64, 16)}
+LONG_STEP = 128
+# The same for words of channels, if K has so many bytes and a multiprocessor has more than one of these tiles, but at
+# most two. They fetch fewer bytes for each product.
+MEDIUM_TILE = Tile(64, 64, LONG_STEP, 32, 64)
+MEDIUM_TILES = range(133, 265)
+LONG_K = 512
+
+
+class MatrixRules(TileRules):
+    """The tiles of the path `matrix`."""
+
+    takes_turns = True
+
+    @classmethod
+    def on(cls, profile: DeviceProfile, block: Block, in_words: bool) -> MatrixRules:
+        kernel = KERNEL_OF_FEW_REGISTERS if device_traits.has_few_registers(profile) else KERNEL
+        height, width = matrix_outputs(kernel, block, in_words)
+        units = (height, PACKED_MATRICES * width) if in_words else (PACKED_MATRICES * height, width)
+        step_unit = max(2 * block.k, VECTOR_SIZE)
+        return cls(profile, kernel, EXAMPLE_TILE, in_words, profile.min_subgroup_size, units, block, step_unit, (2, 2))
+
+
+@lru_cache(maxsize=64)
+def matrix_of(profile: DeviceProfile) -> Block | None:
+    """The largest matrices of signed bytes that a device multiplies; None if it has none that can be used."""
+    if FEATURES - profile.features or not profile.has_integer_dot_product:
+        return None
+    if device_traits.ROUNDING not in profile.properties:
+        return None
+    # One more than the parameters need: the sums of parts of K.
+    if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT + 1:
+        return None
+    if profile.min_subgroup_size != profile.max_subgroup_size and "subgroupSizeControl" not in profile.features:
+        return None
+    usable = [
+        block
+        for block in (Block(each.m, each.n, each.k) for each in profile.cooperative_matrices if _is_usable(each))
+        if all(_tiles(profile, block, in_words) for in_words in (False, True))
+    ]
+    return max(usable, key=lambda block: (block.m * block.n * block.k, block.k), default=None)
+
+
+def _is_usable(entry: CooperativeMatrix) -> bool:
+    types = (entry.a_type, entry.b_type, entry.c_type, entry.result_type, entry.scope)
+    is_even = entry.m % 8 == entry.n % 8 == entry.k % 8 == 0
+    return types == ("sint8", "sint8", "sint32", "sint32", "subgroup") and not entry.saturating and is_even
+
+
+def block_of(profile: DeviceProfile) -> Block:
+    """The matrices of a device that has some."""
+    block = matrix_of(profile)
+    assert block is not None, "asked for on a device without matrices"
+    return block
+
+
+def _tiles(profile: DeviceProfile, block: Block, in_words: bool) -> list[Tile]:
+    """The tiles that suit a device and that the kernel can have, the largest first; `in_words` as for `TileRules`."""
+    if profile.device_type is DeviceType.CPU:
+        tiles = [Tile(32, 32, 32, 16, 32) if in_words else Tile(32, 32, 32, 32, 16)]
+    else:
+        tiles = _gpu_tiles(profile, in_words)
+    longer = [replace(tile, step=max(tile.step, 2 * block.k)) for tile in tiles]
+    return MatrixRules.on(profile, block, in_words).possible(longer)
+
+
+def _gpu_tiles(profile: DeviceProfile, in_words: bool) -> list[Tile]:
+    if profile.min_subgroup_size >= 32:
+        # With 64 sums an invocation no GPU spills registers, and a subgroup loads 96 rows for 64 x 32 products. 128
+        # sums an invocation are for GPUs with 255 registers, and for drivers that use them.
+        has_registers = device_traits.keeps_large_tiles_in_registers(profile)
+        large = [Tile(128, 128, 64, 64, 64)] if has_registers else []
+        if in_words:
+            return [
+                *large,
+                Tile(64, 128, 64, 32, 64),
+                Tile(128, 64, 64, 32, 64),
+                Tile(64, 64, 64, 32, 64),
+            ]
+        return [
+            *large,
+            Tile(64, 128, 64, 64, 32),
+            Tile(128, 64, 64, 64, 32),
+            Tile(64, 64, 64, 64, 32),
+            Tile(128, 32, 64, 64, 16),
+        ]
+    # Matrices of eight rows, on devices with few registers: 64 sums an invocation spill hundreds of them, 32 sums few.
+    # The second operand, along the words of the output, has four matrices of a subgroup, and the first operand one.
+    if profile.min_subgroup_size >= 16:
+        if in_words:
+            return [Tile(128, 64, 64, 8, 64), Tile(64, 64, 64, 8, 64)]
+        return [Tile(64, 64, 64, 64, 8), Tile(128, 32, 64, 64, 8), Tile(64, 32, 64, 64, 8)]
+    if in_words:
+        return [Tile(128, 64, 64, 8, 32), Tile(64, 64, 64, 8, 32), Tile(64, 32, 64, 8, 32)]
+    return [Tile(64, 128, 64, 32, 8), Tile(64, 64, 64, 32, 8), Tile(64, 32, 64, 32, 8)]
+
+
+class MatrixUnitsPath(TiledPath[AnyTiledShape]):
+    """A path on matrix units."""
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         if matrix_of(profile) is None:
@@ -68,109 +157,8 @@ class MatrixUnitsPath(Path[AnyMatrixShape]):
             return Obstacle("bytes of push constants", limit, f"at least {PUSH_CONSTANTS_SIZE}")
         return None
 
-    @abstractmethod
-    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> AnyMatrixShape | None:
-        """The tile for a convolution, or the one with a name; None if none fits the device."""
 
-    @abstractmethod
-    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
-        """Why the path cannot take a convolution, whatever the tile."""
-
-    def _obstacle_to(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
-        obstacle = self.obstacle_to_geometry(geometry)
-        if obstacle is not None:
-            return obstacle
-        tile = self.shape(problem, geometry)
-        if tile is None:
-            return Obstacle("tiles that fit into shared memory with their halo", 0, "at least 1")
-        return _obstacle_to_operands(problem, tile)
-
-    def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        obstacles = [self._obstacle_to(problem, geometry) for geometry in problem.product_geometries]
-        return None if None in obstacles else obstacles[0]
-
-    def tiles(self, problem: Problem) -> tuple[AnyMatrixShape, ...]:
-        # Of equal estimates the first one counts: that of the most channels, which are whole vectors more often.
-        geometries = reversed(problem.product_geometries)
-        possible = [each for each in geometries if self._obstacle_to(problem, each) is None]
-        return tuple(tile for tile in (self.shape(problem, each) for each in possible) if tile is not None)
-
-    def possible_tiles(self, problem: Problem) -> tuple[AnyMatrixShape, ...]:
-        return self.tiles(problem)
-
-    def named_tile(self, problem: Problem, name: str) -> AnyMatrixShape:
-        tile = self.shape(problem, cheapest_tile(self, problem).geometry, name)
-        assert tile is not None, "a named tile is possible, or an error"
-        obstacle = _obstacle_to_operands(problem, tile)
-        if obstacle is not None:
-            raise ObstacleError(obstacle)
-        return tile
-
-    def seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
-        geometry, kernel = tile.geometry, self.kernel_seconds(problem, tile)
-        if self._fetch(problem.operands(geometry), tile, longest(problem.profile, kernel)) is not None:
-            return kernel
-        packing = packing_seconds(problem, geometry, tile.runs.quads)
-        return kernel + rates_of(problem.profile).dispatch + packing
-
-    def kernel_seconds(self, problem: Problem, tile: AnyMatrixShape) -> float:
-        rates, rounds = rates_of(problem.profile), 0
-        if not problem.has_owned_constants:
-            turns = LARGEST_TURNS if self.takes_turns else 1
-            rounds = math.ceil(tile.tile.count(tile.geometry) / (turns * rates.processors))
-        seconds = tile.work(self.pixels(tile.geometry), rounds).seconds(rates, self.unit(problem.profile))
-        # Parts of K add their sums in memory, which takes as long as a dispatch.
-        return seconds + (rates.dispatch if tile.tile.parts > 1 else 0)
-
-    def _fetch(self, operands: Operands, tile: AnyMatrixShape, longest_seconds: float) -> int | None:
-        """How the kernel can read the input in place; None if the input has to be packed first."""
-        pixels = self.pixels(tile.geometry)
-        outputs_of_plane = tile.outputs_of_panels(1, 1, pixels // tile.geometry.batch)
-        plane_seconds = longest_seconds * outputs_of_plane / tile.padded_outputs(pixels)
-        return fetch_in_place(operands, tile, plane_seconds)
-
-    def unit(self, profile: DeviceProfile) -> str:
-        """The unit that multiplies, by its name among the `Rates`."""
-        return "matrix"
-
-    def pixels(self, geometry: ConvolutionGeometry) -> int:
-        """The number of pixels that the kernel counts along its grid."""
-        return geometry.batch * math.prod(geometry.output_size)
-
-    def plan(self, problem: Problem, tile: AnyMatrixShape) -> Plan:
-        geometry = tile.geometry
-        stages = Stages(problem, geometry, ("input_tensor",))
-        stages.gather_parameters()
-        packing = tile.filter_packing
-        if problem.has_owned_constants:
-            packing = with_parameters(packing)
-        packed_filter = stages.packed_filter(tile.panel, packing)
-        if problem.has_owned_constants:
-            stages.work_out_parameters(packed_filter)
-        operands, longest_seconds = stages.operands, self.longest_seconds(problem, tile)
-
-        def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
-            return product_dispatches(self.cutter(operands, tile, packed_filter, part, longest_seconds, fetch, source))
-
-        source, fetch = operands.input, self._fetch(operands, tile, longest_seconds)
-        if fetch is None:
-            copied = channels_last(operands, part_limit(operands.builder, operands.builder.scratch.size))
-            if copied is not None:
-                source, copying = copied
-                stages.prepare(copying)
-                fetch = VECTORS
-        if fetch is not None:
-            stages.add(product(whole_input(geometry, source), fetch, source))
-        elif self.packs_input:
-            fetch = VECTORS if tile.runs.aligned else WORDS
-            stages.add_packed_product(tile.runs.quads, True, lambda part: product(part, fetch))
-        else:
-            size = (geometry.batch, geometry.input_channels, *geometry.input_size)
-            raise ObstacleError(Obstacle("input", size, "channels side by side, or small enough for a copy"))
-        return stages.plan(self.name)
-
-
-class MatrixPath(MatrixUnitsPath[MatrixShape]):
+class MatrixPath(MatrixUnitsPath[TiledShape]):
     """Packs the filter, and the input unless it can be read in place; matrix units (VK_KHR_cooperative_matrix) on INT8,
     for which the input is fetched for each tap. On devices that list INT8 matrices, round float32 to nearest even and
     have 8-bit storage.
@@ -179,28 +167,80 @@ class MatrixPath(MatrixUnitsPath[MatrixShape]):
     name = "matrix"
     questions = MATRIX_QUESTIONS
     example_tile = EXAMPLE_TILE
-    cutter = MatrixCutter
+    cutter: ClassVar[type[TiledCutter[Any]]] = TiledCutter
     packs_input = True
     takes_turns = True
-    # With few registers a subgroup has half as many outputs, so it loads twice as many operands for each product.
-    loads_of_few_registers: ClassVar[int] = 2
 
-    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
-        return None
+    def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> MatrixRules:
+        return MatrixRules.on(profile, block_of(profile), packs_channels(geometry))
 
-    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> MatrixShape:
-        return matrix_shape(problem.profile, geometry, name, has_parameters=problem.has_owned_constants)
-
-    def kernel_seconds(self, problem: Problem, tile: MatrixShape) -> float:
-        loads = self.loads_of_few_registers if device_traits.has_few_registers(problem.profile) else 1
+    def kernel_seconds(self, problem: Problem, tile: TiledShape) -> float:
+        # With few registers a subgroup has half as many outputs, so it loads twice as many operands for each product.
+        loads = 2 if device_traits.has_few_registers(problem.profile) else 1
         return loads * super().kernel_seconds(problem, tile)
 
-    def tile_names(self, problem: Problem) -> Iterable[str]:
-        return (tile.name for tile in seeds(problem.profile, packs_channels(problem.geometry)))
+    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
+        in_words = packs_channels(geometry)
+        tiles = _tiles(profile, block_of(profile), in_words)
+        if profile.device_type is not DeviceType.CPU and profile.min_subgroup_size >= 32:
+            pixels, filters, *own = SMALL_TILE[in_words]
+            tiles += [Tile(pixels, filters, LONG_STEP, *own), *([MEDIUM_TILE] if in_words else [])]
+        return tiles
+
+    def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
+        if profile.device_type is DeviceType.DISCRETE_GPU and profile.min_subgroup_size >= 32:
+            yield from _few_tiles(geometry, block_of(profile))
+        in_words = packs_channels(geometry)
+        tiles = _tiles(profile, block_of(profile), in_words)
+        fitting = _fitting(tiles, geometry, profile.min_subgroup_size, is_prepared)
+        for tile in fitting:
+            is_small = tile.pixels * tile.channels < LARGE_TILE
+            if tile.count(geometry) >= (ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES[is_prepared]):
+                yield tile
+        yield min(fitting, key=lambda tile: tile.pixels * tile.channels)
 
 
-def _obstacle_to_operands(problem: Problem, tile: MatrixShape) -> Obstacle | None:
-    """Why the operands of a tile cannot be packed; None if they can."""
-    geometry = tile.geometry
-    quads, words = tile.runs.quads, tile.filter_packing.words
-    return obstacle_to_packing(geometry, problem.profile, quads, words)
+def _few_tiles(geometry: ProductGeometry, block: Block) -> Iterator[Tile]:
+    """The tiles for a convolution of which a large GPU has few for each processor."""
+    in_words, k_bytes, longest = packs_channels(geometry), Runs.of(geometry).size, max(LONG_STEP, 2 * block.k)
+    medium = replace(MEDIUM_TILE, step=longest)
+    if in_words and k_bytes >= LONG_K and medium.count(geometry) in MEDIUM_TILES:
+        yield medium
+    pixels, channels, *own = SMALL_TILE[in_words]
+    if not in_words and geometry.output_channels_per_group <= channels // 2:
+        channels //= 2
+    # Planes are fetched four pixels at a time, which takes long steps.
+    is_long = not in_words or k_bytes >= LONG_STEP
+    tile = Tile(pixels, channels, longest if is_long else max(LONG_STEP // 2, 2 * block.k), *own)
+    if tile.count(geometry) <= FEW_TILES[in_words]:
+        yield tile
+
+
+def _fitting(tiles: list[Tile], geometry: ProductGeometry, lanes: int, is_prepared: bool) -> list[Tile]:
+    """The tiles of a device that suit the channels, K and layout of a convolution, the largest first."""
+    in_words, channels = packs_channels(geometry), geometry.output_channels_per_group
+    narrowest = min(tile.channels for tile in tiles)
+
+    def padded(tile_channels: int) -> int:
+        return -(-channels // tile_channels) * tile_channels
+
+    def is_wasteful(tile: Tile) -> bool:
+        return tile.channels > NARROW and padded(tile.channels) >= MOST_CHANNELS * padded(NARROW)
+
+    fitting = [
+        tile for tile in tiles if tile.channels == narrowest or (tile.channels < 2 * channels and not is_wasteful(tile))
+    ]
+    smaller = [tile for tile in fitting if tile.pixels * tile.channels < LARGE_TILE]
+    if is_prepared:
+        # Planes that are no whole words are stored byte by byte, which takes as long as the products.
+        is_ragged = not in_words and geometry.output_size[0] * geometry.output_size[1] % PACKED_MATRICES
+        in_planes = not is_ragged
+        fitting = smaller if is_ragged else fitting
+    else:
+        is_short = Runs.of(geometry).size <= FEW_STEPS * fitting[0].step
+        in_planes = is_short and smaller != fitting
+        fitting = smaller if is_short else fitting
+    if in_planes and has_whole_planes(geometry) and geometry.input_strides[1] > 1:
+        # By another tile the input would be converted first.
+        fitting = [tile for tile in fitting if tile.fetches_planes(lanes)] or fitting
+    return fitting

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
-from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
-from dmlvk.errors import PathError, shown
-from dmlvk.planning import device_traits
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning.builder import Box
 from dmlvk.planning.device_rates import rates_of
-from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, MatrixCutter
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
-    ROW_PADDING,
-    VECTOR_SIZE,
-    MatrixShape,
-    MatrixTile,
-    Runs,
-    packs_channels,
-)
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import SIDE, matrix_of, obstacle_to_memory
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath, block_of
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
 from dmlvk.planning.quantized_linear_convolution.questions import SPLIT_K_QUESTIONS
+from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import BYTES, TiledCutter
+from dmlvk.planning.quantized_linear_convolution.tiles import (
+    VECTOR_SIZE,
+    Runs,
+    Tile,
+    TiledShape,
+    TileRules,
+    packs_channels,
+)
 
 KERNEL = "quantized_linear_convolution/split_k"
 EXAMPLE_TILE = "32x32x64:8"
 # With fewer, an invocation would fetch too many vectors of a step.
 LEAST_LANES = 32
-
-FORCED_TILE = re.compile(f"{SIDE}x{SIDE}x{SIDE}:{SIDE}")
 
 # Tiles that a GPU may take: pixels, channels, and bytes of a step of a subgroup. With longer steps it waits less often,
 # and with larger tiles it fetches fewer bytes for each product.
@@ -57,7 +49,7 @@ MOST_PARTS = 16
 
 
 @dataclass(frozen=True)
-class SplitKShape(MatrixShape):
+class SplitKShape(TiledShape):
     """A tile whose K is split over the subgroups of a workgroup."""
 
     @property
@@ -90,111 +82,28 @@ def is_alone(geometry: ProductGeometry) -> bool:
     return joined_groups(geometry) == 1 and Runs.of(geometry).are_rows_of_taps(geometry)
 
 
-@lru_cache(maxsize=256)
-def split_k_shape(profile: DeviceProfile, geometry: ProductGeometry, forced: str = "") -> SplitKShape:
-    """The matrices and the tile for a convolution.
+class SplitKRules(TileRules):
+    """The tiles of the path `split_k`: a subgroup has all outputs of its tile, and fetches its own step of K."""
 
-    Parameters
-    ----------
-    forced : str, optional
-        A tile by name: "32x32x64:8" is 32 pixels and channels, by 64 bytes of K in each of 8 subgroups.
+    splits_k = True
+    rest = 3 * VECTOR_SIZE
 
-    Raises
-    ------
-    PathError
-        The forced tile is not one that the kernel can take on this device.
-    """
-    matrix = matrix_of(profile)
-    assert matrix is not None, "asked for on a device without matrices"
-    in_words = packs_channels(geometry)
-    if forced:
-        match = FORCED_TILE.fullmatch(forced)
-        if match is None:
-            raise PathError(f"{OPERATOR}: a tile is named like {EXAMPLE_TILE!r}, not {shown(forced)}")
-        pixels, channels, step, splits = map(int, match.groups())
-        tile = MatrixTile(pixels, channels, step, pixels, channels, splits=splits)
-        obstacle = obstacle_to_tile(profile, matrix, tile, in_words)
-        if obstacle is not None:
-            raise PathError(f"tile {shown(forced)} is not possible on {profile.name}: {obstacle}")
-    else:
-        tile = _choose(profile, matrix, geometry)
-    return SplitKShape.of(KERNEL, profile, matrix, tile, geometry)
+    def exchanged(self, tile: Tile) -> int:
+        lines, words = (tile.pixels, tile.channels // 4) if self.in_words else (tile.channels, tile.pixels // 4)
+        return lines * (words + 2)
 
 
-def tiles_for(profile: DeviceProfile, geometry: ProductGeometry) -> list[MatrixTile]:
-    """The tiles that a convolution may take on a device, whose K is not split yet."""
-    matrix = matrix_of(profile)
-    assert matrix is not None, "asked for on a device without matrices"
-    if profile.device_type is DeviceType.CPU:
-        # Such a driver compiles a loop for each matrix.
-        sizes: tuple[tuple[int, int, int], ...] = ((2 * matrix.m, 2 * matrix.n, max(2 * matrix.k, VECTOR_SIZE)),)
-    else:
-        sizes = _sizes(geometry)
-    return [MatrixTile(pixels, channels, max(matrix.k, step), pixels, channels) for pixels, channels, step in sizes]
-
-
-def _sizes(geometry: ProductGeometry) -> tuple[tuple[int, int, int], ...]:
+def sizes(geometry: ProductGeometry) -> tuple[tuple[int, int, int], ...]:
     """The pixels, channels and bytes of a step of the tiles that a GPU may take."""
     reads_bytes, channels = is_read_as_bytes(geometry), geometry.output_channels_per_group
     if channels <= MOST_NARROW:
         return NARROW_SIZES_OF_BYTES if reads_bytes else NARROW_SIZES
     sizes, wide = (SIZES_OF_BYTES, WIDE_SIZES_OF_BYTES) if reads_bytes else (SIZES, WIDE_SIZES)
-    is_short = Runs.of(geometry).total * VECTOR_SIZE <= SHORT_K
+    is_short = Runs.of(geometry).size <= SHORT_K
     return sizes if channels <= MOST_NOT_WIDE or is_short else (*sizes, *wide)
 
 
-def _choose(profile: DeviceProfile, matrix: CooperativeMatrix, geometry: ProductGeometry) -> MatrixTile:
-    rates, in_words = rates_of(profile), packs_channels(geometry)
-    k_bytes, pixels = Runs.of(geometry).total * VECTOR_SIZE, geometry.batch * math.prod(geometry.output_size)
-    possible = [
-        tile
-        for seed in tiles_for(profile, geometry)
-        for exponent in range((min(MOST_SPLITS, -(-k_bytes // seed.step)) - 1).bit_length(), -1, -1)
-        if obstacle_to_tile(profile, matrix, tile := replace(seed, splits=1 << exponent), in_words) is None
-    ]
-
-    def seconds(tile: MatrixTile) -> float:
-        return SplitKShape.of(KERNEL, profile, matrix, tile, geometry).work(pixels).seconds(rates, "matrix")
-
-    tile = min(possible, key=seconds)
-    tiles, steps = tile.count(geometry), -(-k_bytes // (tile.step * tile.splits))
-    room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
-    if steps < MANY_STEPS or tiles * tile.part_sums_size > room:
-        return tile
-    parts = max(1, min(MOST_PARTS, steps // LEAST_STEPS, int(rates_of(profile).processors) // tiles))
-    cut = replace(tile, parts=-(-steps // -(-steps // parts)))
-    return cut if seconds(cut) + rates.dispatch < seconds(tile) else tile
-
-
-def obstacle_to_tile(profile: DeviceProfile, matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> str | None:
-    """Why the kernel cannot use this tile; None if it can. With `channels` for words of four channels."""
-    lanes = profile.min_subgroup_size
-    invocations = tile.subgroups() * lanes
-    limits = profile.limits
-    largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
-    if any(size & (size - 1) for size in (tile.pixels, tile.channels, tile.step)):
-        return "its sizes are not powers of two"
-    if tile.pixels % matrix.m or tile.channels % matrix.n:
-        return f"matrices of {matrix.m} x {matrix.n} do not divide it"
-    if tile.step % max(matrix.k, VECTOR_SIZE):
-        return f"its step is no multiple of {max(matrix.k, VECTOR_SIZE)} bytes"
-    if invocations > largest:
-        return f"{invocations} invocations are more than {largest}"
-    step = tile.step // VECTOR_SIZE
-    if lanes % step or tile.pixels * step % lanes or tile.channels * step % lanes:
-        return f"{lanes} invocations do not fetch both operands of a step evenly"
-    return obstacle_to_memory(shared_memory(matrix, tile, channels), device_traits.tile_memory(profile))
-
-
-def shared_memory(matrix: CooperativeMatrix, tile: MatrixTile, channels: bool) -> int:
-    """Bytes of shared memory that the kernel declares."""
-    row = tile.step // VECTOR_SIZE * max(1, VECTOR_SIZE // matrix.k) + ROW_PADDING
-    lines, words = (tile.pixels, tile.channels // 4) if channels else (tile.channels, tile.pixels // 4)
-    region = max((tile.pixels + tile.channels) * row, lines * (words + 2))
-    return VECTOR_SIZE * tile.splits * region + 8 * tile.pixels + 12 * tile.channels + 48
-
-
-class SplitKCutter(MatrixCutter[SplitKShape]):
+class SplitKCutter(TiledCutter[SplitKShape]):
     """One part's product."""
 
     def turns(self, box: Box) -> int:
@@ -231,6 +140,7 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
     name = "split_k"
     questions = SPLIT_K_QUESTIONS
     example_tile = EXAMPLE_TILE
+    shape_type = SplitKShape
     cutter = SplitKCutter
     packs_input = True
 
@@ -240,17 +150,47 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
             return Obstacle("invocations of a subgroup", lanes, f"at least {LEAST_LANES}")
         return obstacle
 
-    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
-        return None
+    def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> SplitKRules:
+        in_words, block = packs_channels(geometry), block_of(profile)
+        units, step_unit = (block.m, block.n), max(block.k, VECTOR_SIZE)
+        return SplitKRules(
+            profile, KERNEL, EXAMPLE_TILE, in_words, profile.min_subgroup_size, units, block, step_unit, (1, 1)
+        )
 
-    def shape(self, problem: Problem, geometry: ProductGeometry, name: str = "") -> SplitKShape:
-        return split_k_shape(problem.profile, geometry, name)
+    def unsplit(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
+        """The tiles that a convolution may take on a device, whose K is not split yet."""
+        block, found = block_of(profile), sizes(geometry)
+        if profile.device_type is DeviceType.CPU:
+            # Such a driver compiles a loop for each matrix.
+            found = ((2 * block.m, 2 * block.n, max(2 * block.k, VECTOR_SIZE)),)
+        return [Tile(pixels, channels, max(block.k, step), pixels, channels) for pixels, channels, step in found]
 
-    def tile_names(self, problem: Problem) -> Iterable[str]:
-        for geometry in problem.product_geometries[-1:]:
-            for tile in tiles_for(problem.profile, geometry):
-                for splits in (1, 2, 4, 8):
-                    yield f"{tile.pixels}x{tile.channels}x{tile.step}:{splits}"
+    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> Iterator[Tile]:
+        for tile in self.unsplit(profile, geometry):
+            yield from (replace(tile, splits=splits) for splits in (1, 2, 4, 8))
+
+    def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
+        """The tile with the least estimate, and parts of its K where steps are many and tiles few."""
+        rates, rules, k_bytes = rates_of(profile), self.rules(profile, geometry), Runs.of(geometry).size
+        split = [
+            replace(seed, splits=1 << exponent)
+            for seed in self.unsplit(profile, geometry)
+            for exponent in range((min(MOST_SPLITS, -(-k_bytes // seed.step)) - 1).bit_length(), -1, -1)
+        ]
+
+        def seconds(tile: Tile) -> float:
+            shape = SplitKShape.of(rules, tile, geometry)
+            return shape.work(self.pixels(geometry)).seconds(rates, self.unit(profile))
+
+        tile = min(rules.possible(split), key=seconds)
+        tiles, steps = tile.count(geometry), -(-k_bytes // (tile.step * tile.splits))
+        room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
+        if steps >= MANY_STEPS and tiles * tile.part_sums_size <= room:
+            parts = max(1, min(MOST_PARTS, steps // LEAST_STEPS, int(rates.processors) // tiles))
+            cut = replace(tile, parts=-(-steps // -(-steps // parts)))
+            if seconds(cut) + rates.dispatch < seconds(tile):
+                yield cut
+        yield tile
 
     def with_parts(self, tile: SplitKShape, parts: int) -> SplitKShape:
         return replace(tile, tile=replace(tile.tile, parts=parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dmlvk.device_profile import DeviceType
 from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.plan import Dispatch
-from dmlvk.planning.quantized_linear_convolution.matrix_tiles import matrix_of
+from dmlvk.planning.quantized_linear_convolution.matrix import matrix_of
 from tests import profiles
 
 # lavapipe is excluded: it never chooses the path `matrix`, and would cut the largest convolutions into millions of

@@ -64,7 +64,7 @@ def test_halos_where_they_are_faster(batch: int, channels: int, size: int, group
         (convolution(1, 64, (9, 9), 64, (1, 1)), r"filter size = \(1, 1\), possible: several taps"),
         (convolution(1, 64, (9, 9), 64, (3, 3), strides=(2, 2)), r"strides = \(2, 2\), possible: 1"),
         (convolution(1, 40, (9, 9), 64, (3, 3)), "input channels of a group = 40, possible: multiples of 16"),
-        (convolution(1, 64, (9, 900), 64, (9, 1)), "tiles that fit into shared memory with their halo = 0"),
+        (convolution(1, 64, (9, 900), 64, (9, 1)), "tiles that fit into shared memory = 0"),
     ],
 )
 def test_what_halos_do_not_take(desc: QuantizedLinearConvolutionDesc, reason: str) -> None:

@@ -12,8 +12,8 @@ from dmlvk.planning.device_rates import LARGE_GPU, SLOWEST, SLOWEST_MEASURED, lo
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, NO_OFFSETS, PERSISTENT
 from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import PLANES, fetch_in_place
 from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Problem
+from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import PLANES, fetch_in_place
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution
 

@@ -13,8 +13,8 @@ from dmlvk.device_profile import DeviceProfile, DriverId
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import plan
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.quantized_linear_convolution import halo, matrix_shape, matrix_sizes, split_k
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import PUSH_CONSTANTS_SIZE
+from dmlvk.planning.quantized_linear_convolution import halo, matrix_sizes, split_k, tiles
+from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import PUSH_CONSTANTS_SIZE
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import convolution
 from tools.pipelines import pipelines
@@ -34,9 +34,7 @@ def test_a_reciprocal_gives_each_quotient(number: int, divisor: int, off: int) -
     assert (2 * number * reciprocal >> 32) >> shift == number // divisor
 
 
-@pytest.mark.parametrize(
-    "kernel", [matrix_shape.KERNEL, matrix_shape.KERNEL_OF_FEW_REGISTERS, split_k.KERNEL, halo.KERNEL]
-)
+@pytest.mark.parametrize("kernel", [tiles.KERNEL, tiles.KERNEL_OF_FEW_REGISTERS, split_k.KERNEL, halo.KERNEL])
 def test_the_kernels_push_constants_are_the_paths(kernel: str) -> None:
     places = kernel_interface(kernel).push_constants.values()
     assert 4 * max(first + count for first, count in places) == PUSH_CONSTANTS_SIZE

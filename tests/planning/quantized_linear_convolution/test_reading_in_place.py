@@ -6,6 +6,7 @@ import itertools
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,10 +19,11 @@ from dmlvk.planning.builder import View
 from dmlvk.planning.plan import NO_OFFSETS, Dispatch
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
-from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath, MatrixUnitsPath
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, PLANES, VECTORS, WORDS, fetch_in_place
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.path import Problem
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
+from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import BYTES, PLANES, VECTORS, WORDS, fetch_in_place
+from dmlvk.planning.quantized_linear_convolution.tiled_path import TiledPath
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 from tests import profiles
 from tests.planning.limits import check_plan
@@ -142,7 +144,7 @@ def test_words_in_place_on_every_device(device: str, kernel: int) -> None:
         assert not any("pack_input" in each.kernel for each in found.dispatches)
 
 
-PATHS: tuple[MatrixUnitsPath, ...] = (MatrixPath(), SplitKPath(), VectorsPath())  # type: ignore[type-arg]
+PATHS: tuple[TiledPath, ...] = (MatrixPath(), SplitKPath(), VectorsPath())  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
@@ -150,7 +152,7 @@ PATHS: tuple[MatrixUnitsPath, ...] = (MatrixPath(), SplitKPath(), VectorsPath())
     ("channels", "start", "fetch"), [(36, 4, WORDS), (36, 2, None), (64, 16, VECTORS), (64, 4, WORDS), (64, 1, None)]
 )
 def test_the_start_decides_as_strides_do(
-    path: MatrixUnitsPath,  # type: ignore[type-arg]
+    path: TiledPath[Any],
     channels: int,
     start: int,
     fetch: int | None,

@@ -14,17 +14,15 @@ from dmlvk.planning import device_traits
 from dmlvk.planning.plan import NO_OFFSETS, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution.matrix_dispatch import BYTES, PLANES, PUSH_CONSTANTS_SIZE
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import MatrixTile
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.split_k import (
     KERNEL,
     MOST_SPLITS,
     SplitKPath,
-    obstacle_to_tile,
-    shared_memory,
-    tiles_for,
+    SplitKRules,
 )
+from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import BYTES, PLANES, PUSH_CONSTANTS_SIZE
+from dmlvk.planning.quantized_linear_convolution.tiles import Block, Tile
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.declared_memory import shared_bytes
@@ -45,9 +43,9 @@ def products(found: Plan) -> list[Dispatch]:
     return [dispatch for dispatch in found.dispatches if dispatch.kernel == KERNEL]
 
 
-def tile_of(product: Dispatch) -> MatrixTile:
+def tile_of(product: Dispatch) -> Tile:
     pixels, channels = constant(product, "TILE_PIXELS"), constant(product, "TILE_CHANNELS")
-    return MatrixTile(
+    return Tile(
         pixels, channels, 16 * constant(product, "STEP"), pixels, channels, splits=constant(product, "SUBGROUPS")
     )
 
@@ -64,7 +62,11 @@ def check_products(found: Plan, profile: DeviceProfile) -> None:
             and (each.a_type, each.b_type, each.c_type, each.result_type, each.scope) == TYPES
         )
         tile, in_words = tile_of(product), bool(constant(product, "STORE_CHANNELS"))
-        assert obstacle_to_tile(profile, matrix, tile, in_words) is None
+        rules = SplitKRules(
+            *(profile, KERNEL, "", in_words, profile.min_subgroup_size, (m, n), Block(m, n, k)),
+            *(max(k, 16), (1, 1)),
+        )
+        assert matrix is not None and rules.obstacle(tile) is None
         assert (constant(product, "SUBGROUP_PIXELS"), constant(product, "SUBGROUP_CHANNELS")) == (
             tile.pixels,
             tile.channels,
@@ -72,7 +74,7 @@ def check_products(found: Plan, profile: DeviceProfile) -> None:
         lanes = constant(product, "LANES")
         assert lanes == product.subgroup_size == profile.min_subgroup_size
         assert product.specialization[0] == lanes * tile.splits
-        assert shared_bytes(product) == shared_memory(matrix, tile, in_words) <= device_traits.tile_memory(profile)
+        assert shared_bytes(product) == rules.shared_memory(tile) <= device_traits.tile_memory(profile)
         assert tile.pixels * constant(product, "STEP") % lanes == 0
         assert constant(product, "FETCH") != PLANES
 
@@ -140,22 +142,26 @@ WIDE = replace(H200, subgroup_size=64, min_subgroup_size=64, max_subgroup_size=6
 @pytest.mark.parametrize(
     ("profile", "tile", "reason"),
     [
-        (H200, "48x32x64:8", "its sizes are not powers of two"),
-        (H200, "32x48x64:8", "its sizes are not powers of two"),
-        (H200, "32x32x96:8", "its sizes are not powers of two"),
-        (H200, "8x32x64:8", "matrices of 16 x 16 do not divide it"),
-        (H200, "32x8x64:8", "matrices of 16 x 16 do not divide it"),
-        (H200, "32x32x16:8", "its step is no multiple of 32 bytes"),
-        (LAVAPIPE, "16x16x8:2", "its step is no multiple of 16 bytes"),  # a vector, of matrices of 8 bytes of K
-        (LAVAPIPE, "4x16x16:2", "matrices of 8 x 8 do not divide it"),
-        (H200, "32x32x64:33", "1056 invocations are more than 1024"),
-        (H200, "32x32x1024:1", "32 invocations do not fetch both operands of a step evenly"),
-        (WIDE, "16x32x32:1", "64 invocations do not fetch both operands of a step evenly"),
-        (WIDE, "32x16x32:1", "64 invocations do not fetch both operands of a step evenly"),
-        (LAVAPIPE, "16x16x256:1", "8 invocations do not fetch both operands of a step evenly"),
-        (H200, "64x64x64:8", "148784 bytes of shared memory are more than 49152"),
-        (H200, "32x32x64:16", "82608 bytes of shared memory are more than 49152"),
-        (LAVAPIPE, "32x32x64:8", "74416 bytes of shared memory are more than 32768"),
+        (H200, "48x32x64:8", "a tile's sizes = .*, possible: powers of two"),
+        (H200, "32x48x64:8", "a tile's sizes = .*, possible: powers of two"),
+        (H200, "32x32x96:8", "a tile's sizes = .*, possible: powers of two"),
+        (H200, "8x32x64:8", "outputs of a subgroup = .*, possible: multiples of .16, 16."),
+        (H200, "32x8x64:8", "outputs of a subgroup = .*, possible: multiples of .16, 16."),
+        (H200, "32x32x16:8", "bytes of a step = .*, possible: multiples of 32"),
+        (
+            LAVAPIPE,
+            "16x16x8:2",
+            "bytes of a step = .*, possible: multiples of 16",
+        ),  # a vector
+        (LAVAPIPE, "4x16x16:2", "outputs of a subgroup = .*, possible: multiples of .8, 8."),
+        (H200, "32x32x64:33", "invocations of a workgroup = 1056, possible: at most 1024"),
+        (H200, "32x32x1024:1", "invocations that fetch a step = 32, possible: as many vectors"),
+        (WIDE, "16x32x32:1", "invocations that fetch a step = 64, possible: as many vectors"),
+        (WIDE, "32x16x32:1", "invocations that fetch a step = 64, possible: as many vectors"),
+        (LAVAPIPE, "16x16x256:1", "invocations that fetch a step = 8, possible: as many vectors"),
+        (H200, "64x64x64:8", "bytes of shared memory = 148784, possible: at most 49152"),
+        (H200, "32x32x64:16", "bytes of shared memory = 82608, possible: at most 49152"),
+        (LAVAPIPE, "32x32x64:8", "bytes of shared memory = 74416, possible: at most 32768"),
     ],
 )
 def test_a_tile_that_the_kernel_cannot_have_is_refused(profile: DeviceProfile, tile: str, reason: str) -> None:
@@ -272,4 +278,4 @@ def test_tiles_are_as_wide_as_the_output_and_k_allow(
 ) -> None:
     """With 64 images, 32 -> 16 112x112 takes 20 us by tiles of 16 channels, and 30 by tiles of 32 (H200, planes)."""
     (geometry,) = Problem(desc_of(Layer(channels, 28, filters, 1), 8, layout), H200, NO_OFFSETS).product_geometries
-    assert {tile.channels for tile in tiles_for(H200, geometry)} == widths
+    assert {tile.channels for tile in SplitKPath().unsplit(H200, geometry)} == widths

@@ -1,14 +1,18 @@
-"""How the product of a QUANTIZED_LINEAR_CONVOLUTION on matrix units is cut: tiles, and how K lies in memory."""
+"""The tiles of a product by vectors of K: what a kernel can have on a device, and what a convolution does by a tile."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
-from dmlvk.device_profile import CooperativeMatrix, DeviceProfile
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import PathError, shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
+from dmlvk.planning import device_traits
 from dmlvk.planning.quantized_linear_convolution.estimate import (
     FETCHES_OF_A_BYTE,
     FETCHES_OF_A_GROUP,
@@ -16,6 +20,7 @@ from dmlvk.planning.quantized_linear_convolution.estimate import (
     Work,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle
 from dmlvk.planning.quantized_linear_convolution.product import Shape
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups
 
@@ -36,10 +41,25 @@ PLANE_PIXELS = 4
 
 # Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
+# What the sides of all tiles are multiples of.
+SIDE_UNIT = 8
+
+
+# No side of a tile is 0 or more than a few thousand. A name can come from any source, a damaged file included.
+SIDE = "([1-9][0-9]{0,5})"
+NAME = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}(?:x{SIDE})?(?:\*([0-9]{{1,6}}))?")
+
+
+class Block(NamedTuple):
+    """The outputs of one product of the unit that multiplies, m pixels by n channels, and its bytes of K."""
+
+    m: int
+    n: int
+    k: int
 
 
 @dataclass(frozen=True)
-class MatrixTile:
+class Tile:
     """How the work is cut.
 
     Attributes
@@ -47,7 +67,8 @@ class MatrixTile:
     pixels, channels : int
     step : int
         Bytes of K from one barrier to the next.
-    subgroup_pixels, subgroup_channels : int
+    own_pixels, own_channels : int
+        Those of a subgroup, or of an invocation where each multiplies by itself.
     turns : int
         Tiles of pixels that a workgroup computes one after the other; 0 if the planner chooses.
     parts : int
@@ -59,19 +80,16 @@ class MatrixTile:
     pixels: int
     channels: int
     step: int
-    subgroup_pixels: int
-    subgroup_channels: int
+    own_pixels: int
+    own_channels: int
     turns: int = 0
     parts: int = 1
     splits: int = 1
 
     @property
-    def name(self) -> str:
-        """How users write the tile: "128x128x64:64x32"."""
-        return f"{self.pixels}x{self.channels}x{self.step}:{self.subgroup_pixels}x{self.subgroup_channels}"
-
-    def subgroups(self) -> int:
-        return self.pixels // self.subgroup_pixels * (self.channels // self.subgroup_channels) * self.splits
+    def owners(self) -> int:
+        """Subgroups, or invocations, of a workgroup."""
+        return self.pixels // self.own_pixels * (self.channels // self.own_channels) * self.splits
 
     def count(self, geometry: ConvolutionGeometry) -> int:
         """How many of these tiles a convolution has."""
@@ -91,53 +109,180 @@ class MatrixTile:
 
     def fetches_planes(self, lanes: int) -> bool:
         """Whether an invocation fetches whole groups of four pixels in each step, which planes require."""
-        fetches = self.pixels * (self.step // VECTOR_SIZE) * self.splits // (self.subgroups() * lanes)
+        fetches = self.pixels * (self.step // VECTOR_SIZE) * self.splits // (self.owners * lanes)
         return fetches % PLANE_PIXELS == 0
 
 
-AnyMatrixShape = TypeVar("AnyMatrixShape", bound="MatrixShape")
-
-
 @dataclass(frozen=True)
-class MatrixShape(Shape):
-    """A tile on a device's matrices.
+class TileRules:
+    """The tiles that a kernel can have on a device: each limit once, for all kernels.
 
     Attributes
     ----------
-    matrix : CooperativeMatrix
+    profile : DeviceProfile
+    kernel, example : str
+        The kernel, and the name of one of its tiles.
+    in_words : bool
+        Whether a word of the output holds four channels; otherwise it holds four pixels.
     lanes : int
-        The subgroup size.
-    tile : MatrixTile
+        Invocations that own outputs together: a subgroup, or 1.
+    units : (int, int)
+        What an owner's pixels and channels are multiples of.
+    block : Block
+    step_unit : int
+        What the bytes of a step are a multiple of.
+    held : (int, int)
+        Steps of the pixels and of the channels for which shared memory has room at a time.
     """
 
-    matrix: CooperativeMatrix
+    profile: DeviceProfile
+    kernel: str
+    example: str
+    in_words: bool
     lanes: int
-    tile: MatrixTile
+    units: tuple[int, int]
+    block: Block
+    step_unit: int
+    held: tuple[int, int]
+
+    # Whether subgroups share the K of a tile, whether a workgroup may compute several tiles, and whether all its
+    # invocations fetch the pixels of a step, each as many vectors.
+    splits_k: ClassVar[bool] = False
+    takes_turns: ClassVar[bool] = False
+    fetches_pixels_evenly: ClassVar[bool] = True
+    # Bytes of shared memory beside operands and what is held for each pixel and channel.
+    rest: ClassVar[int] = 2 * VECTOR_SIZE
+
+    @property
+    def largest_memory(self) -> int:
+        """The bytes of shared memory that a workgroup may take."""
+        return device_traits.tile_memory(self.profile)
+
+    @property
+    def bytes_of_k(self) -> int:
+        """Bytes of shared memory for each byte of K: a block of fewer bytes than a vector has a vector for each row."""
+        return max(1, VECTOR_SIZE // self.block.k)
+
+    def block_of(self, tile: Tile) -> Block:
+        """The block of outputs that an owner stores at a time."""
+        return self.block
+
+    def staged(self, tile: Tile) -> int:
+        """Positions of the input that a step has in shared memory."""
+        return tile.pixels
+
+    def exchanged(self, tile: Tile) -> int:
+        """Vectors of shared memory through which sums reach the invocations that store them."""
+        lines, words = matrix_outputs(self.kernel, self.block, self.in_words)
+        if not self.in_words:
+            lines, words = words, lines
+        return tile.owners * max(lines * (words // 4 + 1), self.block.m * self.block.n // 4)
+
+    def shared_memory(self, tile: Tile) -> int:
+        """Bytes of shared memory that the kernel declares for a tile."""
+        row = self.bytes_of_k * tile.step // VECTOR_SIZE + ROW_PADDING
+        operands = (self.held[0] * self.staged(tile) + self.held[1] * tile.channels) * row
+        largest = max(operands, self.exchanged(tile))
+        return VECTOR_SIZE * tile.splits * largest + 8 * tile.pixels + 12 * tile.channels + self.rest
+
+    def obstacle(self, tile: Tile) -> Obstacle | None:
+        """Why the kernel cannot have a tile; None if it can."""
+        owner = "a subgroup" if self.lanes > 1 else "an invocation"
+        own, limits = (tile.own_pixels, tile.own_channels), self.profile.limits
+        sizes = (tile.pixels, tile.channels, tile.step, *own)
+        if any(size & (size - 1) for size in sizes):
+            return Obstacle("a tile's sizes", sizes, "powers of two")
+        if tile.pixels % own[0] or tile.channels % own[1]:
+            return Obstacle(f"outputs of {owner}", own, "what divides the tile")
+        if own[0] % self.units[0] or own[1] % self.units[1]:
+            return Obstacle(f"outputs of {owner}", own, f"multiples of {self.units}")
+        if tile.step % self.step_unit:
+            return Obstacle("bytes of a step", tile.step, f"multiples of {self.step_unit}")
+        if tile.pixels % SIDE_UNIT or tile.channels % SIDE_UNIT:
+            return Obstacle("sides of a tile", sizes[:2], f"multiples of {SIDE_UNIT}")
+        invocations = tile.owners * self.lanes
+        largest = min(limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
+        if invocations > largest:
+            return Obstacle("invocations of a workgroup", invocations, f"at most {largest}")
+        vectors, fetchers = tile.step // VECTOR_SIZE, self.lanes if self.splits_k else invocations
+        uneven = tile.channels * vectors % fetchers
+        if self.fetches_pixels_evenly:
+            uneven = uneven or fetchers % vectors or tile.pixels * vectors % fetchers
+        if uneven:
+            return Obstacle("invocations that fetch a step", fetchers, "as many vectors of it for each")
+        if (size := self.shared_memory(tile)) > self.largest_memory:
+            return Obstacle("bytes of shared memory", size, f"at most {self.largest_memory}")
+        return None
+
+    def possible(self, tiles: Iterable[Tile]) -> list[Tile]:
+        """The tiles that the kernel can have."""
+        return [tile for tile in tiles if self.obstacle(tile) is None]
+
+    def name(self, tile: Tile) -> str:
+        """How users write a tile: "128x128x64:64x32", or "32x32x64:8" where subgroups share K."""
+        own = f"{tile.splits}" if self.splits_k else f"{tile.own_pixels}x{tile.own_channels}"
+        return f"{tile.pixels}x{tile.channels}x{tile.step}:{own}"
+
+    def named(self, name: str) -> Tile:
+        """The tile with a name: pixels, channels and bytes of a step, then an owner's pixels and channels.
+
+        "*4" after it is four such tiles of pixels a workgroup.
+
+        Raises
+        ------
+        PathError
+            The name is not a tile's, or the kernel cannot have the tile on this device.
+        """
+        match = NAME.fullmatch(name)
+        if match is None or (match[5] is None) != self.splits_k or (match[6] is not None and not self.takes_turns):
+            raise PathError(f"{OPERATOR}: a tile is named like {self.example!r}, not {shown(name)}")
+        pixels, channels, step, first, second, turns = (int(number or 0) for number in match.groups())
+        if self.splits_k:
+            tile = Tile(pixels, channels, step, pixels, channels, splits=first)
+        else:
+            tile = Tile(pixels, channels, step, first, second, turns)
+        obstacle = self.obstacle(tile)
+        if obstacle is not None:
+            raise PathError(f"tile {shown(name)} is not possible on {self.profile.name}: {obstacle}")
+        return tile
+
+
+AnyTiledShape = TypeVar("AnyTiledShape", bound="TiledShape")
+
+
+@dataclass(frozen=True)
+class TiledShape(Shape):
+    """A convolution by tiles.
+
+    Attributes
+    ----------
+    rules : TileRules
+    tile : Tile
+    """
+
+    rules: TileRules
+    tile: Tile
 
     @classmethod
-    def of(
-        cls: type[AnyMatrixShape],
-        kernel: str,
-        profile: DeviceProfile,
-        matrix: CooperativeMatrix,
-        tile: MatrixTile,
-        geometry: ProductGeometry,
-    ) -> AnyMatrixShape:
+    def of(cls: type[AnyTiledShape], rules: TileRules, tile: Tile, geometry: ProductGeometry) -> AnyTiledShape:
         """The shape of a kernel's work with a tile."""
-        lanes = profile.min_subgroup_size
         return cls(
             geometry=geometry,
-            kernel=kernel,
-            local_size=tile.subgroups() * lanes,
+            kernel=rules.kernel,
+            local_size=tile.owners * rules.lanes,
             panel=tile.channels,
             panels=1,
             pixels=tile.pixels,
             tiled=True,
             channels_last=True,
-            matrix=matrix,
-            lanes=lanes,
+            rules=rules,
             tile=tile,
         )
+
+    @property
+    def block(self) -> Block:
+        """The block of outputs that the kernel stores at a time."""
+        return self.rules.block_of(self.tile)
 
     @cached_property
     def runs(self) -> Runs:
@@ -146,7 +291,7 @@ class MatrixShape(Shape):
 
     def steps(self, runs: Runs) -> int:
         """The number of steps of K."""
-        return -(-runs.total * VECTOR_SIZE // self.tile.step)
+        return -(-runs.size // self.tile.step)
 
     def work(self, pixels: int, parameter_rounds: int = 0) -> Work:
         """What the kernel does for some pixels, as it counts them."""
@@ -159,7 +304,7 @@ class MatrixShape(Shape):
         of_group = FETCHES_OF_A_GROUP if has_groups(geometry) and self.fetches_parts_of_lines else 1
         return Work(
             workgroups=workgroups,
-            products=2 * outputs * self.runs.total * VECTOR_SIZE,
+            products=2 * outputs * self.runs.size,
             fetched=single * of_group * workgroups * self.fetched_bytes,
             moved=float(geometry.batch * moved),
             # The subgroups that share K add their sums, each in the time of a last step.
@@ -222,7 +367,7 @@ class MatrixShape(Shape):
     @property
     def interleaved(self) -> int:
         """Of how many channels each of four matrices is whose channels are interleaved; 0 if none are."""
-        return self.matrix.n if packs_channels(self.geometry) else 0
+        return self.block.n if packs_channels(self.geometry) else 0
 
 
 @dataclass(frozen=True)
@@ -259,6 +404,11 @@ class Runs:
         """Vectors of K."""
         return self.vectors * self.count
 
+    @property
+    def size(self) -> int:
+        """Bytes of K, in whole vectors."""
+        return self.total * VECTOR_SIZE
+
     def are_rows_of_taps(self, geometry: ConvolutionGeometry) -> bool:
         """Whether a run is a row of taps, any of which may lie outside the input."""
         return self.of_row < geometry.filter_size[1]
@@ -294,12 +444,12 @@ def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
     )
 
 
-def matrix_outputs(kernel: str, matrix: CooperativeMatrix, channels: bool) -> tuple[int, int]:
-    """The pixels and the channels of a matrix of sums; with `channels` for words of four channels.
+def matrix_outputs(kernel: str, block: Block, in_words: bool) -> tuple[int, int]:
+    """The pixels and the channels of a block of sums.
 
     For words of four pixels, the kernel of few registers has channels in the rows of its sums.
     """
-    return (matrix.n, matrix.m) if kernel == KERNEL_OF_FEW_REGISTERS and not channels else (matrix.m, matrix.n)
+    return (block.n, block.m) if kernel == KERNEL_OF_FEW_REGISTERS and not in_words else (block.m, block.n)
 
 
 def packs_channels(geometry: ConvolutionGeometry) -> bool:

@@ -22,20 +22,6 @@ from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import CLEAN, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution import matrix_sizes
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
-from dmlvk.planning.quantized_linear_convolution.matrix_shape import (
-    KERNEL,
-    LARGE_TILE,
-    PACKED_MATRICES,
-    ROW_PADDING,
-    VECTOR_SIZE,
-    AnyMatrixShape,
-    MatrixShape,
-    MatrixTile,
-    Runs,
-    has_whole_planes,
-    matrix_outputs,
-    packs_channels,
-)
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.path import (
@@ -49,6 +35,20 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     PANEL,
     ROW,
     ProductCutter,
+)
+from dmlvk.planning.quantized_linear_convolution.tiles import (
+    KERNEL,
+    LARGE_TILE,
+    PACKED_MATRICES,
+    ROW_PADDING,
+    VECTOR_SIZE,
+    AnyTiledShape,
+    Runs,
+    Tile,
+    TiledShape,
+    has_whole_planes,
+    matrix_outputs,
+    packs_channels,
 )
 
 # With so few steps of K the kernel has no loop over them.
@@ -71,7 +71,7 @@ WORKGROUPS_AT_A_TIME = 396
 SUMS_OF_SMALL_TILES = 64
 
 
-def fetch_in_place(operands: Operands, shape: MatrixShape, plane_seconds: float) -> int | None:
+def fetch_in_place(operands: Operands, shape: TiledShape, plane_seconds: float) -> int | None:
     """How the kernel can read the input in place; None if the input has to be packed first.
 
     Words need runs of one tap each: a row of taps may reach over the border. Planes stay whole, but larger work is cut.
@@ -97,7 +97,7 @@ def fetch_in_place(operands: Operands, shape: MatrixShape, plane_seconds: float)
         and has_whole_planes(geometry)
         and geometry.input_size[0] * geometry.input_size[1] % 4 == 0
         and source.strides[2:] == (geometry.input_size[1], 1)
-        and shape.tile.fetches_planes(shape.lanes)
+        and shape.tile.fetches_planes(shape.rules.lanes)
         and builder.fits(output.tensor, output.bounds(operands.whole_output))
         and plane_seconds <= DISPATCH_SECONDS
         and -(-math.prod(geometry.output_size) // shape.pixels) <= GUARANTEED_WORKGROUP_COUNT
@@ -122,7 +122,7 @@ def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
 
 
 @dataclass(frozen=True)
-class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
+class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
     """One part's product on matrix units.
 
     Attributes
@@ -168,7 +168,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     @property
     def subgroup_size(self) -> int:
         """The subgroup size that the kernel is specialized for; 0 if any will do."""
-        return self.shape.lanes
+        return self.shape.rules.lanes
 
     def turns(self, box: Box) -> int:
         """Tiles of pixels that a workgroup computes."""
@@ -303,7 +303,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             subgroup_size=self.subgroup_size,
         )
 
-    def _constants(self, shape: MatrixShape, tile: MatrixTile, runs: Runs) -> dict[str, int]:
+    def _constants(self, shape: TiledShape, tile: Tile, runs: Runs) -> dict[str, int]:
         geometry, parameters = self.geometry, self.operands.parameters
         return {
             LOCAL_SIZE_X: shape.local_size,
@@ -312,14 +312,14 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
             "FLIP": UNSIGNED_FLIP * 0x01010101 if self.source is not None and parameters.input_unsigned else 0,
             "CHECK_BORDER": int(self._checks_border()),
             "FETCH": self.fetch,
-            "MATRIX_M": shape.matrix.m,
-            "MATRIX_N": shape.matrix.n,
-            "MATRIX_K": shape.matrix.k,
-            "LANES": shape.lanes,
+            "MATRIX_M": shape.block.m,
+            "MATRIX_N": shape.block.n,
+            "MATRIX_K": shape.block.k,
+            "LANES": shape.rules.lanes,
             "TILE_PIXELS": tile.pixels,
             "TILE_CHANNELS": tile.channels,
-            "SUBGROUP_PIXELS": tile.subgroup_pixels,
-            "SUBGROUP_CHANNELS": tile.subgroup_channels,
+            "SUBGROUP_PIXELS": tile.own_pixels,
+            "SUBGROUP_CHANNELS": tile.own_channels,
             "STEP": tile.step // VECTOR_SIZE,
             "RUN_WORDS": self.run_words(runs),
             "RUNS_W": runs.of_row,
@@ -332,7 +332,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
     def _may_have_filter_zero_points(self) -> bool:
         """Whether the kernel has the code that looks for filter zero points, and subtracts what they add."""
         tile = self.shape.tile
-        sums = tile.subgroup_pixels * tile.subgroup_channels // self.shape.lanes
+        sums = tile.own_pixels * tile.own_channels // self.shape.rules.lanes
         is_small = self.shape.kernel == KERNEL and sums == SUMS_OF_SMALL_TILES
         return self.operands.parameters.has_filter_zero_point or (
             is_small and device_traits.packs_registers_with_filter_zero_points(self.operands.builder.profile)
@@ -356,7 +356,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         if self._checks_border() and self.shares_pipelines(box):
             return False
         shape = self.shape
-        return shape.runs.total * VECTOR_SIZE % shape.tile.step == 0
+        return shape.runs.size % shape.tile.step == 0
 
     def _store_unit(self, box: Box, stored: Range) -> int:
         """Bytes of one store to the output: 16 or 4 if neighbours in a tile always fill whole units of that size."""
@@ -383,7 +383,7 @@ class MatrixCutter(ProductCutter[AnyMatrixShape], Generic[AnyMatrixShape]):
         if packs_channels(self.geometry):
             plane = rows * columns * stride_w
             return (rows == 1 or stride_h == columns * stride_w) and (images == 1 or stride_n == plane)
-        pixels, _ = matrix_outputs(self.shape.kernel, self.shape.matrix, channels=False)
+        pixels, _ = matrix_outputs(self.shape.kernel, self.shape.block, in_words=False)
         return rows * columns % (PACKED_MATRICES * pixels) == 0
 
 
