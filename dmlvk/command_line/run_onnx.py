@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,9 @@ def run_onnx(
     except ImportError as error:
         raise click.ClickException(one_line(error)) from error
     try:
-        session = InferenceSession(model, device=selector, fuse_qdq=fuse_qdq)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*runs on this machine's processor")  # the last line says it
+            session = InferenceSession(model, device=selector, fuse_qdq=fuse_qdq)
         runs = _runs(session, inputs)
         terminal = console()
         results: list[list[Any]] = []
@@ -208,11 +211,14 @@ def _table(session: InferenceSession, model: Path, findings: dict[str, Finding] 
         table.add_row(*cells, row.reason)
     counts = {where: sum(row.where == where for row in rows) for where in COLOURS}
     memory, traffic = session.memory, session.traffic
-    table.caption = (
-        ", ".join(f"{count} {where}" for where, count in counts.items() if count)
-        + f". The run has {traffic.parts} part{'s' * (traffic.parts != 1)}; {traffic.bytes_to_device:,} bytes go to "
+    on_device = (
+        f"The run has {traffic.parts} part{'s' * (traffic.parts != 1)}; {traffic.bytes_to_device:,} bytes go to "
         f"the device and {traffic.bytes_from_device:,} come back. Values on the device take {memory.peak:,} bytes; "
         f"beside each other they would take {memory.sum:,}."
+    )
+    table.caption = (
+        ", ".join(f"{count} {where}" for where, count in counts.items() if count)
+        + f". {on_device if memory.peak else 'Nothing runs on the device.'}"
     )
     return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,24 @@ def test_a_run_with_files(device: dmlvk.Device, model: tuple[Path, dict[str, np.
         np.testing.assert_array_equal(np.load(tmp_path / "outputs" / f"{k}_m.npy"), np.full(3, -k, np.float32))
     assert "2 device, 1 host" in done.output
     assert "Neg is not an operator of the device" in done.output
+
+
+def test_a_model_in_floats_says_that_nothing_runs_on_the_device(tmp_path: Path) -> None:
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Neg", ["x"], ["y"])],
+        "floats",
+        [onnx.helper.make_tensor_value_info("x", 1, [3])],
+        [onnx.helper.make_tensor_value_info("y", 1, [3])],
+    )
+    path = tmp_path / "floats.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    command = [sys.executable, "-m", "dmlvk", "run", str(path)]
+    environment = {**os.environ, "DMLVK_DEVICE": "llvmpipe"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "1 host. Nothing runs on the device." in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("A run of ")
+    assert done.stderr == ""  # the last line says what a driver on the processor is for
 
 
 def test_the_check_with_onnx_runtime(device: dmlvk.Device, model: tuple[Path, dict[str, np.ndarray]]) -> None:
