@@ -8,7 +8,7 @@ tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -58,7 +58,7 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
         table = replace(graph.new_node(proto), originals=tuple(chain.nodes))
         made[end.index] = table
         replaced[end.index] = table.index
-        gone = finder.inside(chain)
+        gone = finder.inside(chain.nodes, end)
         reasons |= dict.fromkeys(gone, f"into the table of {end.name!r}")
     graph.nodes = [made.get(node.index, node) for node in graph.nodes if node.index not in reasons]
     return reasons, replaced
@@ -93,7 +93,7 @@ class _Finder:
             nodes, sources = self._expanded({end.index: end})
             while True:
                 for source in sources:
-                    longer = self._with_producer(nodes, source)
+                    longer = self._with_producer(nodes, source, end)
                     if longer is not None:
                         nodes, sources = longer
                         break
@@ -102,13 +102,18 @@ class _Finder:
             axis = self._axis(nodes, sources)
         except _Refused:
             return None
-        ordered = sorted(nodes.values(), key=lambda node: self._places[node.index])
-        return _Chain(ordered, sources, axis) if sources else None
+        return _Chain(self._ordered(nodes.values()), sources, axis) if sources else None
 
-    def inside(self, chain: _Chain) -> list[int]:
-        """The chain's nodes, but the last, whose outputs nobody else needs."""
-        indexes = {node.index for node in chain.nodes}
-        return [node.index for node in chain.nodes[:-1] if self._is_private(node, indexes)]
+    def inside(self, nodes: Iterable[Node], end: Node) -> set[int]:
+        """The nodes of a chain, but its last, that nobody needs once the last is a table."""
+        unneeded = {end.index}
+        for node in reversed(self._ordered(nodes)):
+            if self._is_private(node, unneeded):
+                unneeded.add(node.index)
+        return unneeded - {end.index}
+
+    def _ordered(self, nodes: Iterable[Node]) -> list[Node]:
+        return sorted(nodes, key=lambda node: self._places[node.index])
 
     def _is_private(self, node: Node, indexes: set[int]) -> bool:
         return all(
@@ -140,20 +145,49 @@ class _Finder:
 
     def _variables(self, node: Node) -> list[str]:
         """The inputs that are no parameters: values, and constants of several bytes."""
+        if self._is_parameter(node):
+            return []
         data = {"QLinearMul": (0, 3), "DequantizeLinear": (0,)}.get(node.op_type, ())
         operands = {node.input(position) for position in data}
         return [name for name in dict.fromkeys(node.inputs) if name and self._is_variable(name, name in operands)]
 
     def _is_variable(self, name: str, is_operand: bool) -> bool:
         constant = self._graph.constant(name)
-        return constant is None or (is_operand and constant.size > 1)
+        if constant is None:
+            producer = self._producers.get(name)
+            return producer is None or not self._is_parameter(producer)
+        return is_operand and constant.size > 1
+
+    def _is_parameter(self, node: Node) -> bool:
+        """Whether a node dequantizes a constant that is one number, or a number for each index along a dimension."""
+        if node.op_type != "DequantizeLinear" or node.domain or node.attributes.get("block_size", 0):
+            return False
+        constant = self._graph.constant(node.input(0))
+        is_constant = constant is not None and all(map(self._graph.is_constant, node.reads))
+        return is_constant and constant is not None and sum(size != 1 for size in constant.shape) < 2
+
+    def _parameter(self, name: str) -> Array | None:
+        """A constant, or the one that a node dequantizes, whose shape it has."""
+        producer = self._producers.get(name)
+        if producer is not None and self._is_parameter(producer):
+            name = producer.input(0)
+        return self._graph.constant(name) if name else None
 
     def _expanded(self, nodes: dict[int, Node]) -> tuple[dict[int, Node], list[str]]:
         """The nodes with those before them, up to values of bytes: these are the sources."""
-        found = dict(nodes)
+        found: dict[int, Node] = {}
         sources: list[str] = []
         written = {name for node in nodes.values() for name in node.writes}
-        pending = [name for node in nodes.values() for name in self._variables(node) if name not in written]
+        pending: list[str] = []
+
+        def add(node: Node) -> None:
+            found[node.index] = node
+            pending.extend(name for name in self._variables(node) if name not in written)
+            given = [self._producers[name] for name in node.reads if name in self._producers]
+            found.update({other.index: other for other in given if self._is_parameter(other)})
+
+        for node in nodes.values():
+            add(node)
         while pending:
             name = pending.pop(0)
             if self._is_byte(name):
@@ -164,37 +198,38 @@ class _Finder:
             if node is None or not self._is_function(node):
                 raise _Refused
             if node.index not in found:
-                found[node.index] = node
-                pending += self._variables(node)
-        # ONNX Runtime replaces a group of nodes by one only where nobody else reads the floats between them. It
-        # duplicates DequantizeLinear for that.
+                add(node)
+        # Where ONNX Runtime optimizes, it replaces a group of nodes by one only if nobody else reads the floats between
+        # them. It duplicates DequantizeLinear for that.
         indexes = set(found)
-        for index, node in found.items():
+        for index, node in found.items() if self._graph.host_optimizes else ():
             if index not in nodes and node.op_type != "DequantizeLinear" and not self._is_private(node, indexes):
                 raise _Refused
         if len(sources) > MOST_SOURCES:
             raise _Refused
         return found, sources
 
-    def _with_producer(self, nodes: dict[int, Node], source: str) -> tuple[dict[int, Node], list[str]] | None:
+    def _with_producer(
+        self, nodes: dict[int, Node], source: str, end: Node
+    ) -> tuple[dict[int, Node], list[str]] | None:
         """A longer chain, which computes a source from others; None where it cannot be or helps nobody."""
         producer = self._producers.get(source)
-        if producer is None or not self._gives_bytes(producer) or not self._is_private(producer, set(nodes)):
+        if producer is None or not self._gives_bytes(producer):
             return None
         try:
             longer = self._expanded({**nodes, producer.index: producer})
             self._axis(*longer)  # refused where parameters differ along several dimensions, or beside two sources
-            return longer
         except _Refused:
             return None
+        return longer if producer.index in self.inside(longer[0].values(), end) else None
 
     def _axis(self, nodes: dict[int, Node], sources: Sequence[str]) -> int | None:
         """The dimension along which parameters differ; None if each has one element."""
         rank = self._graph.rank(sources[0]) if len(sources) == 1 else None
         axes = set()
         for node in nodes.values():
-            for position, name in enumerate(node.inputs):
-                constant = self._graph.constant(name) if name else None
+            for position, name in enumerate(node.inputs if not self._is_parameter(node) else ()):
+                constant = self._parameter(name)
                 if constant is None or constant.size == 1 or name in sources:
                     continue
                 if rank is None or constant.ndim > rank:

@@ -377,15 +377,23 @@ class RandomNetwork:
     def by_channel(self) -> None:
         """BatchNormalization, or an operand for each channel."""
         name, shape, _, zero = self.pick()
-        channels = shape[1]
+        channels, kind = shape[1], self.type_of(zero)
         value = self._dequantized(name)
         if self.generator.random() < 0.5:
-            parameters = [self.constant(self.generator.uniform(0.5, 1.5, channels)) for _ in range(4)]
+            parameters = [self._parameter((channels,), 0.5, 1.5, kind) for _ in range(4)]
             value = self._float("BatchNormalization", [value, *parameters])
         else:
-            factor = self.constant(self.generator.uniform(-1, 2, (channels, 1, 1)))
-            value = self._float(str(self.generator.choice(["Mul", "Add"])), [value, factor])
-        self._quantized(value, shape, self.type_of(zero))
+            factor = self._parameter([(channels, 1, 1), ()][int(self.generator.integers(2))], -1, 2, kind)
+            value = self._float(str(self.generator.choice(["Mul", "Add", "PRelu"])), [value, factor])
+        self._quantized(value, shape, kind)
+
+    def _parameter(self, shape: tuple[int, ...], low: float, high: float, kind: Any) -> str:
+        """A constant of floats, or of bytes that are dequantized."""
+        array = self.generator.uniform(low, high, shape)
+        if self.generator.random() < 0.5:
+            return self.constant(array)
+        levels = self.constant(np.rint(array * 50), kind if low >= 0 else np.int8)
+        return self._float("DequantizeLinear", [levels, self.constant(0.02)])
 
 
 def differences(

@@ -71,6 +71,68 @@ def test_a_silu_is_one_table(device: dmlvk.Device) -> None:
     assert rows[1].reason.startswith("into the table of")
 
 
+def test_parameters_may_be_dequantized_constants(device: dmlvk.Device) -> None:
+    """A quantizer puts DequantizeLinear before the parameters of a BatchNormalization, a slope, a factor or a power."""
+    rng = np.random.default_rng(5)
+    x = elements(rng, np.float32, (2, 6, 5, 3))
+    nodes, constants = quantized(x)
+    constants |= {f"p{k}": elements(rng, np.int8, (6,)) for k in range(3)} | {"slope": elements(rng, np.int8, (6, 1, 1))}
+    constants |= {"variance": np.abs(elements(rng, np.int8, (6,)) // 2) + np.int8(3)}
+    constants |= {"factor": np.array(90, np.int8), "power": np.array(100, np.int8)}
+    names = ["p0", "p1", "p2", "variance", "slope", "factor", "power"]
+    nodes += [("DequantizeLinear", [name, "s", "z" if name[0] != "v" else ""], [f"{name}_f"], {}) for name in names]
+    value = "v"
+    for operator, parameters in (
+        ("BatchNormalization", names[:4]), ("PRelu", ["slope"]), ("Mul", ["factor"]), ("Abs", []), ("Pow", ["power"])
+    ):  # fmt: skip
+        nodes.append(("DequantizeLinear", [value, "s", "z"], [f"{operator}_x"], {}))
+        nodes.append((operator, [f"{operator}_x", *(f"{name}_f" for name in parameters)], [f"{operator}_y"], {}))
+        value = f"{operator}_q"
+        nodes.append(("QuantizeLinear", [f"{operator}_y", "s", "z"], [value], {}))
+    model = model_of(nodes, {"x": x}, {value: np.int8}, constants)
+    rows = placed(device, model, {"x": x}, optimize=True)
+    assert [row.op_type for row in rows if row.where == "device"] == ["QuantizeLinear", "QuantizeLinear"]
+    assert not [row for row in rows if row.where == "host"]
+
+
+def test_what_a_table_takes_in_stays_for_other_readers(device: dmlvk.Device) -> None:
+    """A node of the host reads floats that a longer table computes for itself, from a value before them."""
+    x = elements(np.random.default_rng(6), np.float32, (2, 3, 4))
+    nodes, constants = quantized(x)
+    nodes += [
+        ("DequantizeLinear", ["v", "s", "z"], ["f"], {}),
+        ("Tanh", ["f"], ["g"], {}),
+        ("QuantizeLinear", ["g", "s", "z"], ["w"], {}),
+        ("DequantizeLinear", ["w", "s", "z"], ["h"], {}),
+        ("CumSum", ["h", "axis"], ["sum"], {}),
+        ("HardSigmoid", ["h"], ["i"], {}),
+        ("QuantizeLinear", ["i", "s", "z"], ["y"], {}),
+    ]
+    constants["axis"] = np.array(1)
+    model = model_of(nodes, {"x": x}, {"sum": np.float32, "y": np.int8}, constants)
+    rows = placed(device, model, {"x": x}, optimize=True)
+    assert [row.op_type for row in rows if row.where == "host"] == ["DequantizeLinear", "CumSum"]
+
+
+def test_floats_of_a_chain_may_have_other_readers(device: dmlvk.Device) -> None:
+    """Where ONNX Runtime does not optimize, each reader's table computes them anew."""
+    rng = np.random.default_rng(7)
+    x = elements(rng, np.float32, (2, 3, 4))
+    nodes, constants = quantized(x)
+    constants |= {"slope": elements(rng, np.float32, (3, 1)), "t": np.array(0.05, np.float32)}
+    nodes += [
+        ("com.microsoft.QLinearAdd", ["v", "s", "z", "v", "s", "z", "t", "z"], ["a"], {}),
+        ("DequantizeLinear", ["a", "t", "z"], ["f"], {}),
+        ("PRelu", ["f", "slope"], ["g"], {}),
+        ("QuantizeLinear", ["g", "s", "z"], ["y"], {}),
+        ("Tanh", ["g"], ["h"], {}),
+        ("QuantizeLinear", ["h", "s", "z"], ["w"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"y": np.int8, "w": np.int8}, constants)
+    rows = placed(device, model, {"x": x})
+    assert not [row for row in rows if row.where == "host"]
+
+
 @pytest.mark.parametrize("scale", [0.0, np.inf, np.nan, -0.5])
 def test_scales_without_a_meaning_stay_on_the_host(device: dmlvk.Device, scale: float) -> None:
     x = elements(np.random.default_rng(3), np.int8, (2, 9))
