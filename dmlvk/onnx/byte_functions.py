@@ -27,7 +27,7 @@ UNARY = {
     *("Identity", "LeakyRelu", "Log", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sqrt", "Tanh"),
     "ThresholdedRelu",
 }
-BINARY = {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu"}
+BINARY = {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu", "Sum"}
 # Operators of bytes of com.microsoft.
 QUANTIZED = {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul"}
 MOST_SOURCES = 2

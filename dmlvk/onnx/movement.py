@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dmlvk.onnx.errors import NotOnDeviceError
-from dmlvk.onnx.graph import Node
+from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.program import Builder, Value, shortest_order
 from dmlvk.operators import Slice1Desc
 from dmlvk.runtime.tensor import TENSOR_ALIGNMENT
@@ -16,6 +18,8 @@ from dmlvk.tensor_desc import MAXIMUM_RANK, packed_strides
 # A Concat whose parts do not start at multiples of 16 bytes goes through memory with gaps. It may be this much larger.
 MOST_GAPS = 4
 SMALL_IN_BYTES = 1 << 20
+# A Resize or a Gather takes at most so many copies.
+MOST_WINDOWS = 16
 
 
 def windowed(builder: Builder, name: str, source: Value, ranges: list[range]) -> None:
@@ -106,6 +110,53 @@ def plan_split(node: Node, builder: Builder) -> None:
         start += part
         if name:
             windowed(builder, name, source, ranges)
+
+
+def check_gather(node: Node, graph: Graph) -> None:
+    """Refuse indices that are not constant: each run would be planned anew."""
+    if not graph.is_constant(node.input(1)):
+        raise NotOnDeviceError(f"its indices {node.input(1)!r} are not constant")
+
+
+def plan_gather(node: Node, builder: Builder) -> None:
+    """Gather by indices that are known: the windows that they are, one after the other."""
+    source = builder.value(node.inputs[0])
+    axis = _axis(node.attributes.get("axis", 0), len(source.shape))
+    length = source.shape[axis]
+    indices = builder.parameter(node.input(1))
+    if not indices.size or indices.min() < -length or indices.max() >= length:
+        raise NotOnDeviceError(f"indices of shape {indices.shape} into {length} elements, or beyond them")
+    windows = _windows_of(np.where(indices < 0, indices + length, indices).reshape(-1).tolist())
+    if len(windows) > MOST_WINDOWS:
+        raise NotOnDeviceError(f"indices that are more than {MOST_WINDOWS} windows")
+    source = builder.in_own_order(source)
+    names = []
+    for number, window in enumerate(windows):
+        names.append(f"{node.outputs[0]}:{number}")
+        windowed(
+            builder,
+            names[-1],
+            source,
+            [*map(range, source.shape[:axis]), window, *map(range, source.shape[axis + 1 :])],
+        )
+    if len(names) > 1:
+        concatenate(builder, names, axis, f"{node.outputs[0]}:all")
+        names = [f"{node.outputs[0]}:all"]
+    shape = (*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :])
+    builder.view(node.outputs[0], builder.value(names[0]), shape)
+
+
+def _windows_of(indices: Sequence[int]) -> list[range]:
+    """The fewest ranges that follow each other as some indices do."""
+    found: list[range] = []
+    for index in indices:
+        last = found[-1] if found else range(0)
+        step = index - last[-1] if last else 0
+        if step and (len(last) == 1 or step == last.step):
+            found[-1] = range(last[0], index + step, step)
+        else:
+            found.append(range(index, index + 1))
+    return found
 
 
 def plan_concat(node: Node, builder: Builder) -> None:

@@ -15,7 +15,7 @@ from dmlvk.onnx.byte_functions import BYTES, repeated, table_of
 from dmlvk.onnx.convolution import Operands, require_quantized, spatial_arrays
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.movement import concatenate, windowed
+from dmlvk.onnx.movement import MOST_WINDOWS, concatenate, windowed
 from dmlvk.onnx.program import Array, Builder, Value
 from dmlvk.operators import (
     ByteTableDesc,
@@ -29,8 +29,6 @@ from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc
 
 # Scales further apart than this leave the range in which all arithmetic is exact.
 LEAST_RATIO = 2.0**-20
-# A Resize takes at most so many copies.
-MOST_WINDOWS = 16
 # The arrays of a window in the order of `output_size`.
 ARRAYS = ("strides", "dilations", "start_padding", "end_padding")
 

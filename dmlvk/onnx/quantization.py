@@ -96,6 +96,67 @@ def move_bytes(graph: Graph) -> None:
     graph.nodes = nodes
 
 
+def quantize_early(graph: Graph) -> None:
+    """Let QuantizeLinear come before movement, so that bytes are moved and what is before it may become a table.
+
+    A QuantizeLinear with one scale is a function of each element. Where ONNX Runtime optimizes, the order of nodes says
+    which of them it replaces, and stays as it is.
+    """
+    if graph.host_optimizes:
+        return
+    producers, users = graph.producers(), graph.users()
+    nodes = {node.index: node for node in graph.nodes}
+    places = {node.index: (place, 1) for place, node in enumerate(graph.nodes)}
+    for last in reversed(graph.nodes):
+        pending = [last]
+        while pending:
+            quantizer = pending.pop()
+            mover = producers.get(quantizer.input(0))
+            if mover is None or not _is_quantized_alone(quantizer, mover, users, graph):
+                continue
+            proto = onnx.NodeProto()
+            proto.CopyFrom(mover.proto)
+            made = []
+            for k, source in enumerate(mover.inputs[: MOVING[mover.op_type]]):
+                each = onnx.NodeProto()
+                each.CopyFrom(quantizer.proto)
+                each.input[0], each.output[0] = source, graph.new_value("bytes", _element(quantizer, graph), source)
+                proto.input[k] = each.output[0]
+                made.append(graph.new_node(each))
+            proto.output[0] = quantizer.outputs[0]
+            made[0] = replace(made[0], index=quantizer.index)
+            nodes |= {each.index: each for each in made}
+            nodes[mover.index] = replace(graph.new_node(proto), index=mover.index)
+            places |= {each.index: (places[mover.index][0], 0) for each in made}
+            pending += made
+    graph.nodes = [nodes[index] for index in sorted(nodes, key=places.__getitem__)]
+
+
+def _element(node: Node, graph: Graph) -> int:
+    return graph.element_type(node.outputs[0])
+
+
+def _is_quantized_alone(quantizer: Node, mover: Node, users: Mapping[str, Sequence[Node]], graph: Graph) -> bool:
+    """Whether a node moves elements, and nobody but a QuantizeLinear with one scale reads them there."""
+    if quantizer.op_type != "QuantizeLinear" or quantizer.domain or not _has_one_scale(quantizer, graph):
+        return False
+    # The greatest element need not be the one of the greatest byte where there are NaN.
+    if mover.domain or mover.op_type not in MOVING or mover.op_type == "MaxPool" or len(mover.writes) != 1:
+        return False
+    if mover.version < SINCE.get(mover.op_type, 1) or (mover.op_type == "Resize" and not _is_nearest(mover)):
+        return False
+    if any(graph.is_constant(name) for name in mover.inputs[: MOVING[mover.op_type]]):
+        return False
+    is_read_once = len(users.get(mover.outputs[0], ())) == 1 and mover.outputs[0] not in graph.outputs
+    return is_read_once and _element(quantizer, graph) in QUANTIZED_TYPES
+
+
+def _is_nearest(node: Node) -> bool:
+    """Whether a Resize takes elements as they are."""
+    is_cropping = node.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
+    return node.attributes.get("mode", b"nearest") == b"nearest" and not is_cropping
+
+
 def _same_bytes(node: Node, producers: Mapping[str, Node], graph: Graph) -> str | None:
     """The value that a QuantizeLinear gives back, since it undoes the DequantizeLinear before it; else None."""
     source = producers.get(node.input(0))
@@ -118,9 +179,7 @@ def _moved_sources(node: Node, producers: Mapping[str, Node], graph: Graph) -> l
         return None
     if node.op_type == "MaxPool" and len(node.writes) > 1:
         return None
-    if node.op_type == "Resize" and node.attributes.get("mode", b"nearest") != b"nearest":
-        return None
-    if node.op_type == "Resize" and node.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize":
+    if node.op_type == "Resize" and not _is_nearest(node):
         return None
     sources = [producers.get(name) for name in node.inputs[: MOVING[node.op_type]]]
     found = [source for source in sources if source is not None and _is_dequantizer(source, graph)]

@@ -115,6 +115,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ),
     ("", "Slice"): Entry(movement.plan_slice, ("axes", "ends", "starts"), parameters=(1, 2, 3, 4), keeps_layout=True),
     ("", "Split"): Entry(movement.plan_split, ("axis", "num_outputs", "split"), parameters=(1,), keeps_layout=True),
+    ("", "Gather"): Entry(movement.plan_gather, ("axis",), movement.check_gather, parameters=(1,)),
     ("", "Concat"): Entry(movement.plan_concat, ("axis",), keeps_layout=True),
     ("", "Transpose"): Entry(movement.plan_transpose, ("perm",)),
     ("", "Expand"): Entry(movement.plan_expand, parameters=(1,)),

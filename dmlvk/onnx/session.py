@@ -215,6 +215,7 @@ class InferenceSession(Pickled):
         self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         graph.host_optimizes = bool(self._fused) or not quantization.has_quantized_operators(graph)
         self._folded |= folding.fold(graph)
+        quantization.quantize_early(graph)
         quantization.move_bytes(graph)
         fusions = [byte_functions.fuse]
         if fuse_qdq and graph.host_optimizes:

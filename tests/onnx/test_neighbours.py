@@ -76,7 +76,9 @@ def test_parameters_may_be_dequantized_constants(device: dmlvk.Device) -> None:
     rng = np.random.default_rng(5)
     x = elements(rng, np.float32, (2, 6, 5, 3))
     nodes, constants = quantized(x)
-    constants |= {f"p{k}": elements(rng, np.int8, (6,)) for k in range(3)} | {"slope": elements(rng, np.int8, (6, 1, 1))}
+    constants |= {f"p{k}": elements(rng, np.int8, (6,)) for k in range(3)} | {
+        "slope": elements(rng, np.int8, (6, 1, 1))
+    }
     constants |= {"variance": np.abs(elements(rng, np.int8, (6,)) // 2) + np.int8(3)}
     constants |= {"factor": np.array(90, np.int8), "power": np.array(100, np.int8)}
     names = ["p0", "p1", "p2", "variance", "slope", "factor", "power"]
@@ -127,6 +129,35 @@ def test_floats_of_a_chain_may_have_other_readers(device: dmlvk.Device) -> None:
         ("QuantizeLinear", ["g", "s", "z"], ["y"], {}),
         ("Tanh", ["g"], ["h"], {}),
         ("QuantizeLinear", ["h", "s", "z"], ["w"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"y": np.int8, "w": np.int8}, constants)
+    rows = placed(device, model, {"x": x})
+    assert not [row for row in rows if row.where == "host"]
+
+
+def test_bytes_are_moved_in_place_of_floats(device: dmlvk.Device) -> None:
+    """A function of floats, movement and then QuantizeLinear: the function becomes a table, whatever moves its values.
+
+    Sum is how older exporters write an addition.
+    """
+    rng = np.random.default_rng(8)
+    x = elements(rng, np.float32, (2, 6, 4, 3))
+    nodes, constants = quantized(x)
+    constants |= {name: elements(rng, np.float32, (6,)) ** 2 + np.float32(0.1) for name in ("a", "b", "c", "d")}
+    constants |= {"t": np.array(0.05, np.float32), "sizes": np.array([1, 1, 2, 2], np.float32), "n": np.array([4, -1])}
+    nodes += [
+        ("com.microsoft.QLinearAdd", ["v", "s", "z", "v", "s", "z", "t", "z"], ["q"], {}),
+        ("DequantizeLinear", ["q", "t", "z"], ["f"], {}),
+        ("DequantizeLinear", ["v", "s", "z"], ["g"], {}),
+        ("Sum", ["f", "g"], ["sum"], {}),
+        ("Resize", ["sum", "", "sizes"], ["wide"], {"coordinate_transformation_mode": "asymmetric"}),
+        ("Transpose", ["wide"], ["turned"], {"perm": [0, 2, 3, 1]}),
+        ("QuantizeLinear", ["turned", "t", "z"], ["y"], {}),
+        ("BatchNormalization", ["f", "a", "b", "c", "d"], ["normal"], {}),
+        ("Reshape", ["normal", "n"], ["flat"], {}),
+        ("Reshape", ["g", "n"], ["other"], {}),
+        ("Concat", ["flat", "other"], ["both"], {"axis": 1}),
+        ("QuantizeLinear", ["both", "t", "z"], ["w"], {}),
     ]
     model = model_of(nodes, {"x": x}, {"y": np.int8, "w": np.int8}, constants)
     rows = placed(device, model, {"x": x})
