@@ -194,11 +194,11 @@ class _Finder:
                 if name not in sources:
                     sources.append(name)
                 continue
-            node = self._producers.get(name)
-            if node is None or not self._is_function(node):
+            producer = self._producers.get(name)
+            if producer is None or not self._is_function(producer):
                 raise _Refused
-            if node.index not in found:
-                add(node)
+            if producer.index not in found:
+                add(producer)
         # Where ONNX Runtime optimizes, it replaces a group of nodes by one only if nobody else reads the floats between
         # them. It duplicates DequantizeLinear for that.
         indexes = set(found)

@@ -12,7 +12,7 @@ import dmlvk
 from dmlvk.onnx import InferenceSession
 from tests.onnx.models import Node, elements, model_of, onnx_runtime, require_equal
 
-Case = tuple[str, tuple[int, ...], dict[str, Any], dict[str, list[Any]], int, int, str]
+Case = tuple[str, tuple[int, ...], dict[str, Any], dict[str, Any], int, int, str]
 # Operator, shape of x, attributes, further inputs, number of outputs, version, and where it runs.
 CASES: dict[str, Case] = {
     "slice by attributes": ("Slice", (4, 7), {"starts": [1, -4], "ends": [9, -1], "axes": [0, 1]}, {}, 1, 9, "device"),
