@@ -13,6 +13,8 @@ from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, rotation, time_bindings
 from dmlvk.benchmark.work import Work, work_of
 from dmlvk.operators import OperatorDesc
+from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.compiled_operator import CompiledOperator
 
 POISON = b"\xa5"
 
@@ -90,23 +92,7 @@ def measure(
     """
     operator = device.compile(desc, path=path, wait=True)
     work = work_of(desc)
-    owned = {field for field, tensor in desc.tensors.items() if tensor.flags & dmlvk.TensorFlags.OWNED_BY_DML}
-    if operator.has_state:
-        given = {field: device.tensor(desc.tensors[field]) for field in owned}
-        for field, tensor in given.items():
-            tensor.write(inputs[field])
-        operator.initialize(**given)
-    poison = POISON * desc.tensors["output_tensor"].total_size_in_bytes
-    bindings, outputs = [], []
-    for _ in range(rotation(work.bytes_moved, device.profile.device_type)):
-        tensors = {}
-        for field, array in inputs.items():
-            if field not in owned:
-                tensors[field] = device.tensor(desc.tensors[field])
-                tensors[field].write(array)
-        outputs.append(device.tensor(desc.tensors["output_tensor"]))
-        outputs[-1].write_bytes(poison)
-        bindings.append(operator.bind(output_tensor=outputs[-1], **tensors))
+    bindings, outputs = bind_anew(device, operator, inputs, rotation(work.bytes_moved, device.profile.device_type))
     measured = time_bindings(device, bindings, rounds, warm_up_seconds)
     dispatches = tuple(
         DispatchTimes(dispatch.kernel, times, dispatch.bytes_moved, dispatch.operations)
@@ -115,3 +101,38 @@ def measure(
     correct = all(equal_bits(output.numpy(), expected) for output in outputs)
     path = operator.plan.path
     return Measurement(path, work, measured.times, measured.processor, dispatches, correct, measured.untrue)
+
+
+def bind_anew(
+    device: dmlvk.Device, operator: CompiledOperator[Any], inputs: Mapping[str, npt.NDArray[Any]], count: int = 1
+) -> tuple[list[Binding], list[dmlvk.Tensor]]:
+    """Bind an operator to sets of tensors of its own.
+
+    Parameters
+    ----------
+    device : Device
+    operator : CompiledOperator
+    inputs : mapping of str to ndarray
+        By descriptor field. Tensors that are OWNED_BY_DML are given here, once.
+    count : int
+        The number of sets.
+
+    Returns
+    -------
+    bindings : list of Binding
+    outputs : list of Tensor
+        One for each binding. No byte in them is right.
+    """
+    described = operator.desc.tensors
+    owned = {field for field, tensor in described.items() if tensor.flags & dmlvk.TensorFlags.OWNED_BY_DML}
+    if operator.has_state:
+        operator.initialize(**{field: inputs[field] for field in owned})
+    bindings, outputs = [], []
+    for _ in range(count):
+        tensors = {field: device.tensor(described[field]) for field in inputs if field not in owned}
+        for field, tensor in tensors.items():
+            tensor.write(inputs[field])
+        outputs.append(device.tensor(described["output_tensor"]))
+        outputs[-1].write_bytes(POISON * outputs[-1].desc.total_size_in_bytes)
+        bindings.append(operator.bind(output_tensor=outputs[-1], **tensors))
+    return bindings, outputs

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 
-# Vulkan guarantees workgroups of 128 and 65,535 of them along each axis.
-GUARANTEED_WORKGROUP_SIZE = 128
+# Vulkan guarantees 65,535 workgroups along each axis.
 GUARANTEED_WORKGROUP_COUNT = 65_535
 
 

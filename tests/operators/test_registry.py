@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dmlvk
 from dmlvk import operators, planning, reference
-from dmlvk.benchmark import cases, work
+from dmlvk.benchmark import cases
 from dmlvk.benchmark.peers import PEERS
+from dmlvk.benchmark.work import random_inputs_of, work_of
 from dmlvk.conformance import cases as conformance_cases
 from dmlvk.operators import Slice1Desc, SliceDesc
 from dmlvk.operators.declared import OperatorDesc
 from dmlvk.operators.registry import CURRENT_OPERATORS, OPERATORS, parts
 from dmlvk.runtime import bound_tensors
 from tools import stubs
-
-# The functions that a part of the package uses of each operator, with their parameters.
-FUNCTIONS: Mapping[str, tuple[Mapping[type[OperatorDesc], object], tuple[str, ...]]] = {
-    "plan": (planning.PLANNERS, ("desc", "profile", "*path", "*offsets")),
-    "work": (work.COUNTERS, ("desc",)),
-    "random_inputs": (work.SOURCES, ("desc", "random")),
-}
 
 
 def parameters(function: object) -> tuple[str, ...]:
@@ -51,10 +46,16 @@ class TestEachOperator:
         assert name in dmlvk.__all__ and getattr(dmlvk, name) is operator
         assert name in operators.__all__
 
-    @pytest.mark.parametrize("name", FUNCTIONS)
-    def test_each_wing_has_its_function(self, operator: type[OperatorDesc], name: str) -> None:
-        functions, expected = FUNCTIONS[name]
-        assert parameters(functions[operator]) == expected
+    def test_it_is_planned(self, operator: type[OperatorDesc]) -> None:
+        assert parameters(planning.PLANNERS[operator]) == ("desc", "profile", "*path", "*offsets")
+
+    def test_its_work_is_counted_and_it_has_random_inputs(self, operator: type[OperatorDesc]) -> None:
+        desc = next(conformance_cases.BY_OPERATOR[operator](True)).build().desc
+        assert work_of(desc).bytes_written > 0
+        arrays = random_inputs_of(desc, np.random.default_rng(0))
+        described = {name: tensor for name, tensor in desc.tensors.items() if name in desc.input_fields}
+        found = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+        assert found == {name: (each.sizes, each.data_type.numpy_dtype) for name, each in described.items()}
 
     def test_its_reference_takes_its_inputs(self, operator: type[OperatorDesc]) -> None:
         run = import_module(f"dmlvk.reference.{operator.stem}").run
@@ -90,7 +91,6 @@ def test_no_wing_has_a_module_of_an_operator_that_the_registry_lacks() -> None:
             *("broken_rules", "by_declaration", "combinations", "invalid", "invariance", "layouts"),
             *("onnx_backend", "values"),
         },
-        "benchmark.work": {"base", "families"},
         "benchmark.cases": {"by_declaration", "scale"},
     }
     for wing, others in shared.items():

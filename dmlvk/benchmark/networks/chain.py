@@ -12,6 +12,7 @@ import dmlvk
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDesc, reference
 from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.measurement import bind_anew
 from dmlvk.benchmark.networks.timing import ChainTimes, time_chain
 from dmlvk.benchmark.networks.work import Array, constants_of, desc_of, noise, work_of
 from dmlvk.benchmark.timing import WARM_UP_SECONDS
@@ -22,7 +23,6 @@ from dmlvk.runtime.tensor import Buffer
 
 Operator = CompiledOperator[QuantizedLinearConvolutionDesc]
 
-POISON = b"\xa5"
 FLOOR_BYTES = 64
 
 
@@ -83,12 +83,10 @@ def measure_layer(device: dmlvk.Device, layer: Layer, batch: int, layout: str, r
     Its data may be found in a cache, as in a network the output of the layer before.
     """
     work = work_of(layer)
-    operator = compiled(device, desc_of(layer, batch, layout), work.constants)
-    image, output = (device.tensor(operator.desc.tensors[field]) for field in ("input_tensor", "output_tensor"))
-    image.write(work.batch(work.images, batch))
-    output.write_bytes(POISON * output.desc.total_size_in_bytes)
-    binding = operator.bind(input_tensor=image, output_tensor=output)
-    times = time_chain(device, [binding], rounds, is_repeated=True)
+    operator = device.compile(desc_of(layer, batch, layout), wait=True)
+    inputs = {"input_tensor": work.batch(work.images, batch), **work.constants}
+    bindings, (output,) = bind_anew(device, operator, inputs)
+    times = time_chain(device, bindings, rounds, is_repeated=True)
     is_right = equal_bits(output.numpy(), work.batch(work.expected, batch))
     return Measured(times, (operator.plan,), () if is_right else (0,))
 

@@ -60,11 +60,6 @@ def desc_of(layer: Layer, batch: int, layout: str) -> QuantizedLinearConvolution
     return replace(desc, filter_zero_point_tensor=None)
 
 
-def constant_fields(desc: QuantizedLinearConvolutionDesc) -> list[str]:
-    """All inputs of a layer but the image."""
-    return [field for field in desc.input_fields if field in desc.tensors and field != "input_tensor"]
-
-
 @lru_cache(maxsize=64)
 def work_of(layer: Layer) -> LayerWork:
     """A layer with random data, the same for each batch and layout."""

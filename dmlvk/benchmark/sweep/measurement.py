@@ -10,6 +10,7 @@ from typing import Any
 import dmlvk
 from dmlvk.benchmark.harness import UNITS
 from dmlvk.benchmark.marks import Mark, measure_marks
+from dmlvk.benchmark.measurement import bind_anew
 from dmlvk.benchmark.networks.peers import PEERS as NETWORK_PEERS
 from dmlvk.benchmark.networks.peers import NetworkPeer
 from dmlvk.benchmark.networks.timing import time_chain
@@ -22,7 +23,6 @@ from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Workload
 from dmlvk.planning.plan import Plan
 
-POISON = b"\xa5"
 # A GPU gets slow while the host makes a shape's data and compiles its kernels: after a warm-up of 0.05 s some shapes of
 # a hundred seemed to take five times as long as they do.
 WARM_UP_SECONDS = 0.3
@@ -144,21 +144,10 @@ def _row(device: dmlvk.Device, shape: SweptShape, marks: dict[str, Mark], rounds
 
 def _measured(device: dmlvk.Device, shape: SweptShape, inputs: dict[str, Any], rounds: int) -> tuple[Plan, Times, bool]:
     """Run a shape: a convolution after itself, as in a network; a movement in turn on memory that no cache holds."""
-    desc = shape.desc
-    operator = device.compile(desc, wait=True)
-    owned = {field for field in inputs if desc.tensors[field].flags & dmlvk.TensorFlags.OWNED_BY_DML}
-    if operator.has_state:
-        operator.initialize(**{field: inputs[field] for field in owned})
+    operator = device.compile(shape.desc, wait=True)
     is_convolution = isinstance(shape, ConvolutionShape)
-    poison = POISON * desc.tensors["output_tensor"].total_size_in_bytes
-    bindings, outputs = [], []
-    for _ in range(1 if is_convolution else rotation(shape.work.bytes_moved, device.profile.device_type)):
-        tensors = {field: device.tensor(desc.tensors[field]) for field in inputs if field not in owned}
-        for field, tensor in tensors.items():
-            tensor.write(inputs[field])
-        outputs.append(device.tensor(desc.tensors["output_tensor"]))
-        outputs[-1].write_bytes(poison)
-        bindings.append(operator.bind(output_tensor=outputs[-1], **tensors))
+    count = 1 if is_convolution else rotation(shape.work.bytes_moved, device.profile.device_type)
+    bindings, outputs = bind_anew(device, operator, inputs, count)
     if is_convolution:
         times = time_chain(device, bindings, rounds, is_repeated=True, warm_up_seconds=WARM_UP_SECONDS).best
     else:

@@ -125,13 +125,3 @@ def _sides(by_digest: Mapping[str, Iterable[Holder]], expected: str | None) -> t
     if expected is not None and expected not in by_digest:
         sides.append(Side(expected, (), True))
     return tuple(sorted(sides, key=lambda side: (not side.is_recorded, -len(side.holders))))
-
-
-def disagreeing(disagreements: Iterable[Disagreement]) -> set[tuple[str, str, str]]:
-    """The label of the run, the profile and the name of each result with a digest that another one contradicts."""
-    return {
-        (holder.run.label, *holder.result.key)
-        for disagreement in disagreements
-        for side in disagreement.sides
-        for holder in side.holders
-    }

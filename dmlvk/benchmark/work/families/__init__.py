@@ -1,1 +1,0 @@
-"""What the operators of a family share."""
