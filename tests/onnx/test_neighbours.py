@@ -164,6 +164,30 @@ def test_bytes_are_moved_in_place_of_floats(device: dmlvk.Device) -> None:
     assert not [row for row in rows if row.where == "host"]
 
 
+@pytest.mark.parametrize("use", ["output", "node"])
+@pytest.mark.parametrize("between", ["bytes", "floats"])
+def test_a_table_hides_no_value_that_somebody_else_reads(device: dmlvk.Device, between: str, use: str) -> None:
+    x = elements(np.random.default_rng(5), np.float32, (2, 5, 7))
+    nodes, constants = quantized(x)
+    constants |= {"t": np.array(0.004, np.float32), "u": np.array(-128, np.int8)}
+    if between == "bytes":
+        nodes += [
+            ("com.microsoft.QLinearSigmoid", ["v", "s", "z", "t", "u"], ["w"], {}),
+            ("com.microsoft.QLinearMul", ["v", "s", "z", "w", "t", "u", "s", "z"], ["y"], {}),
+        ]
+    else:
+        nodes += [
+            ("DequantizeLinear", ["v", "s", "z"], ["f"], {}),
+            ("Sigmoid", ["f"], ["w"], {}),
+            ("QuantizeLinear", ["w", "t", "u"], ["y"], {}),
+        ]
+    outputs: dict[str, Any] = {"y": np.int8}
+    if use == "node":
+        nodes.append(("Transpose", ["w"], ["seen"], {"perm": [2, 1, 0]}))
+    outputs["w" if use == "output" else "seen"] = np.int8 if between == "bytes" else np.float32
+    placed(device, model_of(nodes, {"x": x}, outputs, constants), {"x": x}, optimize=True)
+
+
 @pytest.mark.parametrize("scale", [0.0, np.inf, np.nan, -0.5])
 def test_scales_without_a_meaning_stay_on_the_host(device: dmlvk.Device, scale: float) -> None:
     x = elements(np.random.default_rng(3), np.int8, (2, 9))

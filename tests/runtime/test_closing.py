@@ -374,3 +374,16 @@ def test_the_process_ends_while_a_thread_opens_a_device(device: dmlvk.Device) ->
     number, message = done.stdout.splitlines()
     assert number == "0"
     assert "this process is ending" in message or "closed" in message
+
+
+def test_where_the_driver_makes_no_device_there_is_nothing_to_wait_for(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers crash on a VkDevice that is NULL."""
+    given: list[Any] = []
+    monkeypatch.setattr(vk, "vkCreateDevice", lambda *arguments: -3)
+    monkeypatch.setattr(vk, "vkDeviceWaitIdle", given.append)
+    with pytest.raises(dmlvk.DeviceError, match="initialization failed"):
+        dmlvk.Device(device.name)
+    gc.collect()
+    assert not given

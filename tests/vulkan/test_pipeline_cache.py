@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from dmlvk.runtime.measured_rates import MeasuredRates
 from dmlvk.runtime.tuned_paths import TunedPaths
 from dmlvk.vulkan import pipeline_cache
 from dmlvk.vulkan.library import vk
-from dmlvk.vulkan.pipeline_cache import HEADER, cache_folder
+from dmlvk.vulkan.pipeline_cache import HEADER, PipelineCache, cache_folder
 from tests.damaged_files import Damage, damages
 from tests.vulkan.variants import copy_desc
 
@@ -187,6 +188,28 @@ def test_a_file_that_is_not_whole_or_not_ours_is_a_miss(
     assert use(device) == b""
     saved = driver_data(folder)  # a new, whole file
     assert use(device) == saved != b""
+
+
+@pytest.mark.parametrize("field", ["vendor_id", "device_id", "driver_version", "pipeline_cache_uuid"])
+def test_each_driver_of_each_device_has_a_file_of_its_own(
+    device: dmlvk.Device, folder: Path, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    use(device)
+    path = cache_file(folder)
+    with dmlvk.Device(device.name) as own:
+        context = own.vulkan.context
+        physical = context.physical
+        if field == "pipeline_cache_uuid":
+            other = replace(physical, pipeline_cache_uuid=physical.pipeline_cache_uuid[::-1])
+        else:
+            profile = physical.profile
+            other = replace(physical, profile=replace(profile, **{field: getattr(profile, field) ^ 1}))
+        assert PipelineCache(context).loaded == path.read_bytes()[HEADER.size :]
+        monkeypatch.setattr(context, "physical", other)
+        theirs = PipelineCache(context).path
+        assert theirs is not None and theirs != path
+        theirs.write_bytes(path.read_bytes())
+        assert PipelineCache(context).loaded == b""
 
 
 def test_without_a_writable_folder_there_is_no_cache(

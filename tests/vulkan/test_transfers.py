@@ -18,6 +18,7 @@ from tests.vulkan.variants import SMALL_SEGMENT, VARIANTS, copy_desc, open_varia
 
 PIECE = 1 << 14
 PIECES = 40  # three times as many as the ring holds
+PIECES_OF_THE_RING = staging_ring.RING_SIZE // staging_ring.PIECE_SIZE
 VALUES = np.random.default_rng(1).integers(0, 256, PIECE * PIECES - 100, np.uint8)
 
 
@@ -38,6 +39,11 @@ def test_many_pieces_arrive(device: dmlvk.Device, variant: str) -> None:
         np.testing.assert_array_equal(tensor.numpy(), VALUES)
         tensor.write(~VALUES)
         np.testing.assert_array_equal(tensor.numpy(), ~VALUES)
+
+
+def test_each_thread_has_room_for_two_pieces() -> None:
+    """The device works on one while the host copies the other."""
+    assert PIECES_OF_THE_RING >= 2 * host_threads.MAXIMUM_THREADS
 
 
 @pytest.mark.parametrize("variant", ["staged", "staged-copy-queue"])
