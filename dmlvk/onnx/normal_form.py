@@ -310,12 +310,16 @@ def _defined(node: onnx.NodeProto) -> Iterator[str]:
     """The values that a node and its own graphs define."""
     yield from filter(None, node.output)
     for graph in _own_graphs(node):
-        for value in (*graph.input, *graph.initializer):
-            yield value.name
-        for tensor in graph.sparse_initializer:
-            yield tensor.values.name
-        for inside in graph.node:
-            yield from _defined(inside)
+        yield from _defined_inside(graph)
+
+
+def _defined_inside(graph: onnx.GraphProto) -> Iterator[str]:
+    for value in (*graph.input, *graph.initializer):
+        yield value.name
+    for tensor in graph.sparse_initializer:
+        yield tensor.values.name
+    for node in graph.node:
+        yield from _defined(node)
 
 
 Function = tuple[str, str, str]
@@ -363,6 +367,8 @@ class _Inliner:
                     if attribute.ref_attr_name in attributes:
                         node.attribute.add().CopyFrom(attributes[attribute.ref_attr_name])
                         node.attribute[-1].name = attribute.name
+                        for graph in _graphs_of(node.attribute[-1]):
+                            self._inline_passed(graph, rename, attributes, callers)
                     continue
                 node.attribute.add().CopyFrom(attribute)
                 for graph in _graphs_of(node.attribute[-1]):
@@ -373,6 +379,20 @@ class _Inliner:
             else:
                 found.append(node)
         return found
+
+    def _inline_passed(
+        self,
+        graph: onnx.GraphProto,
+        rename: Callable[[str], str],
+        attributes: Mapping[str, onnx.AttributeProto],
+        callers: tuple[Function, ...],
+    ) -> None:
+        """A graph that the caller gave: what it does not define is the function's own value, if it has that name.
+
+        ONNX Runtime has it so.
+        """
+        own = set(_defined_inside(graph))
+        self._inline_graph(graph, lambda name: name if name in own else rename(name), attributes, callers)
 
     def _inline_graph(
         self,

@@ -122,6 +122,23 @@ def calling(*functions: onnx.FunctionProto, version: int = 17, **attributes: Any
     return model(nodes, imports=[("", version), ("f", 1)], functions=functions)
 
 
+def passing(*nodes: onnx.NodeProto) -> onnx.ModelProto:
+    """A function gets the branch of its If as an attribute. It has a value of its own, named as one of the caller's."""
+    branch = helper.make_graph(list(nodes), "passed", [], [onnx.ValueInfoProto(name="p")])
+    chosen = node("If", ["k"], ["b"])
+    for name in ("then_branch", "else_branch"):
+        chosen.attribute.add(name=name, ref_attr_name="g", type=onnx.AttributeProto.GRAPH)
+    body = [node("Neg", ["a"], ["inside"]), chosen]
+    called = function("F", body, inputs=["a", "k"], attributes=["g"])
+    call = node("F", ["x", "c"], ["t"], domain="f", g=branch)
+    return model(
+        [node("Relu", ["x"], ["inside"]), call, node("Add", ["t", "inside"], ["y"])],
+        [tensor("c", np.array(True))],
+        imports=LOCAL,
+        functions=[called, function("G", [node("Abs", ["a"], ["b"])])],
+    )
+
+
 def in_branches(*nodes: onnx.NodeProto, **options: Any) -> onnx.ModelProto:
     branches = [helper.make_graph(list(nodes), "", [], [onnx.ValueInfoProto(name="p")]) for _ in range(2)]
     for k, branch in enumerate(branches):
@@ -226,6 +243,15 @@ STRUCTURE: dict[str, onnx.ModelProto] = {
     "an attribute passed on": calling(referring(["p"]), p=[0, 1]),
     "an attribute passed on that is absent": calling(referring(["p"])),
     "an attribute passed on with a default": calling(referring([], [0, 1])),
+    "a graph passed on that reads a value of the function": passing(node("Exp", ["inside"], ["p"])),
+    "a graph passed on that reads an input of the function": passing(node("Exp", ["a"], ["p"])),
+    "a graph passed on that reads a value of the caller": passing(node("Exp", ["x"], ["p"])),
+    "a graph passed on that has names of the function": passing(
+        node("Exp", ["x"], ["b"]), node("Transpose", ["b"], ["p"], perm=[0, 1])
+    ),
+    "a graph passed on that calls a function": passing(
+        node("G", ["inside"], ["q"], domain="f"), node("Exp", ["q"], ["p"])
+    ),
     "a function with too many inputs": model(
         [node("F", ["x", "x"], ["y"], domain="f")], imports=LOCAL, functions=[function("F", [TRANSPOSE])]
     ),
