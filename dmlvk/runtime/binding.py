@@ -72,8 +72,8 @@ class Binding(OfDevice, NotCopied):
     #     The memory that the work reads and writes: the allocation's id, first byte and end.
     # read_memory, written_memory, used_memory : frozenset of int
     #     The ids of the allocations that the work reads, writes, or either.
-    # uses, written : frozenset of Access
-    #     The records in which the host finds the work that uses memory, and the work that writes memory.
+    # uses, written : tuple of MemoryUse
+    #     The records in which the host finds the work that uses memory, and the work that writes memory; each once.
     # kept : list of object
     #     What work in flight needs of the binding: pipelines, descriptor sets, memory, the secondary command buffer.
     #     Not the device: that is closed when its users have dropped it, and closing waits for the work.
@@ -121,8 +121,8 @@ class Binding(OfDevice, NotCopied):
         self.read_memory = frozenset(memory_id for memory_id, _, _ in self.reads)
         self.written_memory = frozenset(memory_id for memory_id, _, _ in self.writes)
         self.used_memory = self.read_memory | self.written_memory
-        self.uses = frozenset(allocation.access for allocation in self._memory)
-        self.written = frozenset(place.memory.access for name, place in memory.items() if name in written)
+        self.uses = tuple({allocation.access for allocation in self._memory})
+        self.written = tuple({place.memory.access for name, place in memory.items() if name in written})
         self.dispatches = stages
         self.seconds = tuple(tuple(dispatch.seconds for dispatch in stage) for stage in stages)
         self.stages = tuple(

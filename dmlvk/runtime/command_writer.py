@@ -80,18 +80,21 @@ class Hazards:
         self._reads: Places = {}
         self._writes: Places = {}
 
-    def need_barrier(self, binding: Binding) -> bool:
-        """Whether a binding reads or overwrites bytes that were written, or overwrites bytes that were read."""
-        return (
-            not self._written_memory.isdisjoint(binding.used_memory)
-            or not self._read_memory.isdisjoint(binding.written_memory)
-        ) and self._overlap(binding)
+    def add(self, binding: Binding) -> bool:
+        """Add the memory of the next binding; whether it needs a barrier before it.
 
-    def add(self, binding: Binding) -> None:
-        """Add the memory of a binding that runs after the last barrier."""
-        self._read_memory |= binding.read_memory
-        self._written_memory |= binding.written_memory
+        It does if it reads or overwrites bytes that were written, or overwrites bytes that were read.
+        """
+        read, written = self._read_memory, self._written_memory
+        needs_barrier = (
+            not written.isdisjoint(binding.used_memory) or not read.isdisjoint(binding.written_memory)
+        ) and self._overlap(binding)
+        if needs_barrier:
+            self.clear()
+        read |= binding.read_memory
+        written |= binding.written_memory
         self._unsorted.append(binding)
+        return needs_barrier
 
     def _overlap(self, binding: Binding) -> bool:
         reads, writes = self._reads, self._writes
@@ -112,7 +115,7 @@ class Hazards:
         )
 
     def clear(self) -> None:
-        """Forget everything: a barrier was recorded."""
+        """Forget everything: there is a barrier here."""
         for content in (self._read_memory, self._written_memory, self._reads, self._writes):
             content.clear()
         self._unsorted.clear()
@@ -161,10 +164,7 @@ class CommandWriter:
 
     def _write(self, binding: Binding) -> None:
         hazards = self._hazards
-        needs_barrier = hazards.need_barrier(binding)
-        if needs_barrier:
-            hazards.clear()
-        hazards.add(binding)
+        needs_barrier = hazards.add(binding)
         for number, (stage, seconds) in enumerate(zip(binding.stages, binding.seconds, strict=True)):
             if self._recorder is not None and (number or needs_barrier):
                 self._recorder.between_dispatches()
@@ -190,10 +190,8 @@ class CommandWriter:
             if seconds > MAXIMUM_SUBMISSION_SECONDS and secondaries:
                 self._compose(secondaries)
                 secondaries, seconds = [], binding.total_seconds
-            if hazards.need_barrier(binding):
-                hazards.clear()
+            if hazards.add(binding):
                 secondaries.append(barrier)
-            hazards.add(binding)
             secondaries.append((binding.secondary or record_secondary_inside(self._vulkan, binding)).handle)
         self._compose(secondaries)
         uses = tuple(chain.from_iterable([binding.uses for binding in bindings]))

@@ -21,7 +21,7 @@ from dmlvk.runtime.implementation import Implementation, Initialized
 from dmlvk.runtime.layouts import plain
 from dmlvk.runtime.of_device import OfDevice
 from dmlvk.runtime.submission import Submission, submission_of
-from dmlvk.runtime.submitting import submit, submit_inside
+from dmlvk.runtime.submitting import submit, submit_measured_inside
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorFlags
 from dmlvk.vulkan.allocation import Allocation
@@ -145,7 +145,7 @@ class CompiledOperator(OfDevice, Pickled, Generic[Described]):
         if binding.is_final:
             calls.add(tensors, binding)
         if self.engine.timestamps:
-            return submit_inside(self.engine, (binding,))
+            return submit_measured_inside(self.engine, (binding,))
         return submission_of(queue, queue.submit_inside(batch))
 
     @typed_as(bound_tensors.bind)

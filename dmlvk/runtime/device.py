@@ -232,7 +232,8 @@ class Device(NotCopied):
         if isinstance(array_or_desc, TensorDesc):
             if dtype is not None:
                 raise TypeError(f"dtype = {shown(dtype)}: a TensorDesc has a data type; pass one of the two")
-            return Tensor.empty(self.engine, array_or_desc)
+            engine = self.engine  # `Tensor.empty` written out, because programs make many this way
+            return Tensor(engine, array_or_desc, engine.vulkan.memory.allocate(array_or_desc.total_size_in_bytes))
         if isinstance(array_or_desc, Tensor) and array_or_desc.engine is self.engine and dtype is None:
             tensor = self.empty(array_or_desc.desc.sizes, array_or_desc.desc.data_type)
             tensor.write(array_or_desc)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import repeat
 from weakref import ref
 
 from dmlvk.errors import BindingError
@@ -34,7 +35,7 @@ def submit(engine: Engine, bindings: Iterable[Binding]) -> Submission:
         return _submit_measured(engine, checked(engine, listed))
     batch = _recorded(engine, listed)
     if batch is None:
-        return engine.vulkan.monitor.run(submit_inside, engine, checked(engine, listed))
+        return engine.vulkan.monitor.run(_submit_new, engine, checked(engine, listed))
     queue = engine.vulkan.queue
     with queue.lock: value = queue.submit_inside(batch)  # noqa: E701  # fmt: skip
     submission = Submission()
@@ -43,12 +44,9 @@ def submit(engine: Engine, bindings: Iterable[Binding]) -> Submission:
     return submission
 
 
-def submit_inside(engine: Engine, listed: tuple[Binding, ...]) -> Submission:
-    """As `submit`, with the device's monitor entered and the bindings already checked."""
-    if engine.timestamps or engine.debug_level:
-        return _submit_measured_inside(engine, listed)
-    batch = _recorded(engine, listed) or _record(engine, listed)
-    return submission_of(engine.vulkan.queue, engine.vulkan.queue.submit_inside(batch))
+def _submit_new(engine: Engine, listed: tuple[Binding, ...]) -> Submission:
+    """Record a list and submit it, with the device's monitor entered and the bindings already checked."""
+    return submission_of(engine.vulkan.queue, engine.vulkan.queue.submit_inside(_record(engine, listed)))
 
 
 def _recorded(engine: Engine, listed: tuple[Binding, ...]) -> Batch | None:
@@ -69,31 +67,33 @@ def _record(engine: Engine, bindings: tuple[Binding, ...]) -> Batch:
         (binding,) = bindings
         binding.batch = batch = writer.write(bindings)
         return batch
-    if any(binding.total_seconds > MAXIMUM_SUBMISSION_SECONDS for binding in bindings):
+    # A list, not a generator: it runs once a binding.
+    if max([binding.total_seconds for binding in bindings], default=0.0) > MAXIMUM_SUBMISSION_SECONDS:
         batch = writer.write(bindings)  # the split may fall inside a binding
     else:
         batch = writer.compose(bindings)
-    if not all(binding.is_final for binding in bindings):
+    if not all(binding.provisional is None or binding.is_final for binding in bindings):
         return batch
     # Remembered by the bindings' numbers, which are never reused. The batch keeps the bindings' memory, so it is
     # forgotten with the first of them: by a call of C code alone, which nothing interrupts.
     lists = engine.lists
-    key = tuple(binding.serial for binding in bindings)
+    key = tuple([binding.serial for binding in bindings])
     forget = partial(lists.pop, key)  # its second argument is the weak reference
-    lists[key] = batch, [ref(binding, forget) for binding in set(bindings)]
+    lists[key] = batch, list(map(ref, set(bindings), repeat(forget)))
     if len(lists) > LIST_CACHE_SIZE:
         lists.popitem(last=False)
     return batch
 
 
 def _submit_measured(engine: Engine, bindings: tuple[Binding, ...]) -> Submission:
-    submission = engine.vulkan.monitor.run(_submit_measured_inside, engine, bindings)
+    submission = engine.vulkan.monitor.run(submit_measured_inside, engine, bindings)
     if engine.debug_level:
         debug.report(engine, bindings, submission)
     return submission
 
 
-def _submit_measured_inside(engine: Engine, bindings: tuple[Binding, ...]) -> Submission:
+def submit_measured_inside(engine: Engine, bindings: tuple[Binding, ...]) -> Submission:
+    """Submit bindings and measure their time, with the device's monitor entered and the bindings already checked."""
     vulkan = engine.vulkan
     queries = None
     if engine.timestamps or vulkan.context.configuration.compute_family.timestamp_valid_bits:
@@ -125,7 +125,7 @@ def checked(engine: Engine, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
             raise TypeError(f"bindings[{position}] is a {kind}, not a Binding; {advice}")
         if binding.engine is not engine:
             raise BindingError(f"bindings[{position}] is of {another_device(binding.engine, engine)}")
-    return tuple([binding.latest() for binding in listed])
+    return tuple([binding if binding.provisional is None else binding.latest() for binding in listed])
 
 
 def _require_list(bindings: object) -> None:

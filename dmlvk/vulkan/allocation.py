@@ -41,14 +41,13 @@ class Allocation:
         release: Callable[[tuple[Segment, ...], Lease, int], None],
         size: int,
         segment_size: int,
-        *,
         is_direct: bool,
     ) -> None:
         self._release = release
         self.size = size
         self.segments: tuple[Segment, ...] = ()
         self.segment_size = segment_size
-        self.access = MemoryUse(is_direct=is_direct)
+        self.access = MemoryUse(is_direct)
         self.lease: Lease = ref(self)
 
     def pieces(self, offset: int, size: int) -> list[tuple[Segment, int, int]]:

@@ -82,7 +82,7 @@ class MemoryPool:
     def allocate_on_host(self, size: int) -> Allocation:
         """The host's own memory, which the device reaches over the bus, in a block of its own."""
         size = -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
-        allocation = Allocation(self.release, size, size, is_direct=True)
+        allocation = Allocation(self.release, size, size, True)
         self.monitor.run(self._take_staging, allocation)
         return allocation
 
@@ -99,7 +99,7 @@ class MemoryPool:
             The memory does not fit; the message says how much was asked and how much there is.
         """
         # The object is made before it gets memory, so that all memory has a holder that gives it back.
-        allocation = Allocation(self.release, size, self._segment_size, is_direct=self.is_direct)
+        allocation = Allocation(self.release, size, self._segment_size, self.is_direct)
         padded = -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
         # Monitor.run written out, because most tensors come this way.
         monitor = self.monitor

@@ -40,15 +40,14 @@ class MemoryUse:
         The ids of the objects through which another API uses the memory now.
     """
 
-    __slots__ = ("_used", "_users", "_writers", "_written", "is_direct", "sharers")
+    __slots__ = ("_runs", "_used", "_written", "is_direct", "sharers")
 
-    def __init__(self, *, is_direct: bool = False) -> None:
+    def __init__(self, is_direct: bool) -> None:
         self.is_direct = is_direct
         self.sharers: set[int] | None = None
         self._used = 0
         self._written = 0
-        self._users: set[Run] = set()
-        self._writers: set[Run] = set()
+        self._runs: dict[Run, bool] = {}  # whether the recording writes the memory
 
     @property
     def is_shared(self) -> bool:
@@ -58,30 +57,25 @@ class MemoryUse:
     @property
     def last_use(self) -> int:
         """Timeline value of the latest submission that reads or writes the memory."""
-        if not self._users:
-            return self._used
-        # A copy, because finalizers and other threads change the set.
-        return max([self._used, *(run.last for run in self._users.copy())])
+        # A copy, because finalizers and other threads change the dict.
+        return max([self._used, *(run.last for run in self._runs.copy())]) if self._runs else self._used
 
     @property
     def last_write(self) -> int:
         """Timeline value of the latest submission that writes the memory."""
-        if not self._writers:
-            return self._written
-        return max([self._written, *(run.last for run in self._writers.copy())])
+        return max([self._written, *(run.last for run, writes in self._runs.copy().items() if writes)])
 
     def discard(self, run: Run) -> None:
         """Forget a recording that is not in flight."""
-        self._users.discard(run)
-        self._writers.discard(run)
+        self._runs.pop(run, None)
 
 
 def register(run: Run, uses: Iterable[MemoryUse], writes: Iterable[MemoryUse]) -> None:
     """Register a recording in the memory that it uses, and in the part of it that it writes."""
     for access in uses:
-        access._users.add(run)
+        access._runs.setdefault(run, False)
     for access in writes:
-        access._writers.add(run)
+        access._runs[run] = True
 
 
 def mark(value: int, uses: Iterable[MemoryUse], writes: Iterable[MemoryUse]) -> None:
