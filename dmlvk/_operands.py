@@ -118,7 +118,7 @@ def integer_operand(
 
 
 def _require_numbers(name: str, argument: object, rule: str) -> None:
-    """Refuse what is no number at all: `as_operand` would advise to read a file."""
+    """Refuse None and text, for which `as_operand` would advise to read a file."""
     if argument is None or isinstance(argument, (str, bytes)):
         kind = "None" if argument is None else f"{type(argument).__name__} {shown(argument)}"
         raise TypeError(f"{name} {rule}, not {kind}")

@@ -136,7 +136,7 @@ def data_type_hint(dtype: object) -> str:
 
 
 def _name(dtype: Any) -> str | None:
-    """The name of a dtype as NumPy would call it; None for what is no dtype."""
+    """The name of a dtype as NumPy would call it; None if the argument is not a dtype."""
     if isinstance(dtype, str) and (dtype.upper() in DataType.__members__ or dtype.lower() in INSTEAD):
         return dtype.lower()
     if type(dtype).__module__ == "torch":  # torch.float32; by name, so that torch need not be there

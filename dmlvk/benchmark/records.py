@@ -49,7 +49,7 @@ def read(path: Path) -> Record:
 
 
 def kind_of(record: Record) -> str:
-    """One of the kinds; another text for what is no record."""
+    """One of the kinds, or another text if this is not a record."""
     return str(record.get("kind", OPERATORS))
 
 

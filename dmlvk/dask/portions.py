@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-# A portion takes a device about so long; reading it takes no longer either. A task costs the client and the scheduler
-# some ten milliseconds of messages, whatever it does, and there may be many devices.
+# A device runs a portion in about this time, and reading a portion takes at most as long. Each task costs the client
+# and the scheduler some ten milliseconds of messages, and there may be many devices.
 PORTION_SECONDS = 0.1
 MOST_BATCHES = 32
 # A batch that takes longer to load is worth a task of its own, which any thread of the worker can run.

@@ -77,7 +77,7 @@ class PieceArguments:
     invocation_count : int, optional
         Invocations, for a kernel whose invocations have their own unit of work.
     divisors : tuple of int
-        The first and the second further divisor of a kernel with its own unit of work.
+        Up to two more divisors, for kernels that count their own units of work.
     blocks_per_invocation : int
         How many blocks of a row each invocation of the kernel can write.
     dimensions : tuple of Dimension, optional

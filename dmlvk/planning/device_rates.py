@@ -48,7 +48,7 @@ SMALL_GPU = Rates(
 EMULATED = 5 / 6
 LARGE_GPU_THAT_EMULATES = replace(LARGE_GPU, dot_product=LARGE_GPU.integer * EMULATED)
 SMALL_GPU_THAT_EMULATES = replace(SMALL_GPU, dot_product=SMALL_GPU.integer * EMULATED)
-# How many times as long the slowest device of a kind takes as the rates say, and a device whose rates were measured.
+# Safety factors on an estimate: for a device of each type with the rates of its class, and with measured rates.
 SLOWEST = {
     DeviceType.CPU: 2.0,
     DeviceType.INTEGRATED_GPU: 48.0,

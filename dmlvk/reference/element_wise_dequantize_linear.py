@@ -12,7 +12,7 @@ from dmlvk.reference.element_wise_quantize_linear import of_output
 
 Array = npt.NDArray[Any]
 
-# The bits of what is no number.
+# The NaN that an invalid operation gives.
 QUIET_NAN = np.uint32(0x7FC00000).view(np.float32)
 
 

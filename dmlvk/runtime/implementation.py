@@ -129,7 +129,7 @@ class Implementation:
                 else:
                     if is_trusted():
                         break
-            # The path is none of the device's any more. One that was remembered as the fastest gives way to the
+            # The device no longer has the path. A path that was remembered as the fastest gives way to the
             # planner's choice.
             self._path = self._path if self._is_forced else None
             self.plan = self.engine.plan(self.desc, self._path)

@@ -7,7 +7,8 @@ and these kernels. Where it is wrong, or where the question ends the device or t
 
 Questions are asked on a Device of their own, so that a device that is lost is not the user's. One process asks at a
 time, and in it one thread for each path, before anything of the path is compiled. Other threads compile what they need
-of the path meanwhile, and take it once the answer is right: a compiler that ends the process ends it in the question.
+of the path meanwhile, and take it once the answer is right. If the
+compiler crashes the process, it does so during the question, where the crash is recorded.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class SelfTest:
     def allows(self, engine: Engine, plan: Plan) -> bool:
         """Whether a plan's path may be taken. Asks the device if nobody has. Other threads wait for the answer.
 
-        If the answer is wrong, the path is none of the device's any more: plan anew.
+        If the answer is wrong, the device no longer has the path: plan anew.
         """
         path = NAME_END.split(plan.path)[0]
         if not _is_asked(engine.profile, path):

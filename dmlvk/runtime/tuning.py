@@ -34,7 +34,7 @@ PLANNER = "planner"
 # A path must be faster than the planner's choice by this factor; a smaller difference is noise.
 MARGIN = 1.02
 ROUNDS = 3
-# A measured sequence takes about so long, in at most so many runs.
+# The runs of a measured sequence: as many as take about this time, but at most this number.
 SEQUENCE_SECONDS = 1e-3
 MOST_RUNS = 50
 POISON = b"\xa5"

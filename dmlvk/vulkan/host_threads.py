@@ -75,7 +75,7 @@ class Workers:
         self._threads: list[int] = []
 
     def start(self, job: Job, threads: int) -> None:
-        """Hand a job to one of the threads, of which there are at most so many with the caller's own."""
+        """Hand a job to one of the threads. There are at most `threads` of them, including the caller's own."""
         self._jobs.put(job)
         if len(self._threads) < threads - 1:
             self._threads.append(_thread.start_new_thread(work_for_ever, (self._jobs,)))

@@ -38,7 +38,7 @@ LARGEST_SIZE = 64 << 20
 SIZE_INTERVAL = 1024
 # A pipeline that took less than this did not need the driver's compiler, so that there is nothing new to save.
 SECONDS_OF_A_COMPILER = 0.01
-# While pipelines are built, saving takes at most one part in so many of the time.
+# While pipelines are built, saving takes at most one part in this number of the time.
 SAVING_SHARE = 10
 
 

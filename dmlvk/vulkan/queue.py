@@ -20,7 +20,7 @@ from dmlvk.vulkan.timeline import Timeline, Waiter
 
 # Submissions after which the queue looks which work is done, so that the objects that work keeps alive do not pile up.
 POLL_INTERVAL = 64
-# The obstacle to the next submission if it is not a submission in doubt.
+# This mark says that nothing can be submitted now, although no submission is in doubt.
 OBSTACLE = object()
 ALL_COMMANDS = 0x10000  # VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 from dmlvk.conformance.comparison.runs import DeviceRun, moment, short_name
 from dmlvk.conformance.results import Result
@@ -19,6 +20,16 @@ class Change:
 
     before: Result
     after: Result
+
+    @property
+    def case(self) -> str:
+        """The case's name."""
+        return self.after.name
+
+    @property
+    def profile(self) -> str:
+        """The profile of the case; empty for the device's own."""
+        return "" if self.after.profile == "device" else self.after.profile
 
     @property
     def text(self) -> str:
@@ -51,6 +62,11 @@ class Update:
     broke: tuple[Change, ...]
     mended: tuple[Change, ...]
     others: tuple[Change, ...]
+
+    @property
+    def lists(self) -> Mapping[str, tuple[Change, ...]]:
+        """The changes under their headings."""
+        return {"Broke": self.broke, "Mended": self.mended, "Changed otherwise": self.others}
 
 
 def updates_of(runs: Sequence[DeviceRun]) -> list[Update]:
@@ -153,6 +169,7 @@ class SpeedChange:
     case: str
     before: CaseTiming
     after: CaseTiming
+    profile: ClassVar[str] = ""
 
     @property
     def ratio(self) -> float:
@@ -190,6 +207,11 @@ class SpeedUpdate:
     common: int
     slower: tuple[SpeedChange, ...]
     faster: tuple[SpeedChange, ...]
+
+    @property
+    def lists(self) -> Mapping[str, tuple[SpeedChange, ...]]:
+        """The changes under their headings."""
+        return {"Slower": self.slower, "Faster": self.faster}
 
 
 def speed_updates_of(figures: Sequence[Figures]) -> list[SpeedUpdate]:

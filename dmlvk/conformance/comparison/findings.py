@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from dmlvk.conformance.comparison.agreement import Agreement, Disagreement, agreement_of
@@ -43,6 +44,13 @@ class Findings:
     differences: Mapping[str, str]
     updates: tuple[Update, ...]
     speed_updates: tuple[SpeedUpdate, ...]
+
+    @cached_property
+    def counts(self) -> Mapping[Status, tuple[int, ...]]:
+        """Results of each run by status; only statuses that some run has."""
+        counts = [run.counts() for run in self.runs]
+        found = {status: tuple(each.get(status, 0) for each in counts) for status in Status}
+        return {status: numbers for status, numbers in found.items() if any(numbers)}
 
     @property
     def disagreements(self) -> tuple[Disagreement, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dmlvk._common import files
 from dmlvk._printable import markdown, markdown_code
 from dmlvk.conformance.comparison.changes import Change, SpeedChange
 from dmlvk.conformance.comparison.findings import Findings, count_text, matrices
-from dmlvk.conformance.results import Status
 
 # At most this many cases of one kind are listed; the files of --html and --json have all.
 MOST_LISTED = 50
@@ -42,29 +41,24 @@ def _lines(findings: Findings) -> Iterator[str]:
         causes = markdown("; ".join(update.causes))
         yield from (f"## {markdown(update.after.label)} after {markdown(update.before.label)}", "")
         yield from (f"{causes}. Cases of both: {update.common:,}.", "")
-        yield from _changes("Broke", update.broke)
-        yield from _changes("Mended", update.mended)
-        yield from _changes("Changed otherwise", update.others)
+        yield from _changes(update.lists)
     for speed_update in findings.speed_updates:
         before, after = speed_update.before, speed_update.after
         yield from (f"## Speed of {markdown(after.device)}", "")
         texts = (f"{found.driver}, dmlvk {found.package} ({found.date})" for found in (after, before))
         yield from (f"{markdown(' after '.join(texts))}. Cases of both: {speed_update.common:,}.", "")
-        yield from _speeds("Slower", speed_update.slower)
-        yield from _speeds("Faster", speed_update.faster)
+        yield from _changes(speed_update.lists)
 
 
 def _devices(findings: Findings) -> Iterator[str]:
-    counts = [run.counts() for run in findings.runs]
-    statuses = [status for status in Status if any(count.get(status) for count in counts)]
     headings = ("device", "type", "vendor", "driver", "Vulkan", "dmlvk", "date", "cases")
     rows = []
-    for run, count in zip(findings.runs, counts, strict=True):
+    for place, run in enumerate(findings.runs):
         environment = run.environment
         facts = (environment.device, run.kind, run.vendor, environment.driver, environment.vulkan, environment.package)
-        numbers = (f"{count.get(status, 0):,}" if count.get(status) else "" for status in statuses)
+        numbers = (f"{counts[place]:,}" if counts[place] else "" for counts in findings.counts.values())
         rows.append([*facts, run.date, f"{len(run.results):,}", *numbers])
-    yield from table([*headings, *(status.value for status in statuses)], rows, right_from=len(headings) - 1)
+    yield from table([*headings, *(status.value for status in findings.counts)], rows, right_from=len(headings) - 1)
 
 
 def _operators(findings: Findings) -> Iterator[str]:
@@ -90,20 +84,15 @@ def _disagreements(findings: Findings) -> Iterator[str]:
     yield from (*_rest(len(findings.disagreements)), "")
 
 
-def _changes(title: str, changes: Sequence[Change]) -> Iterator[str]:
-    if changes:
-        yield from (f"### {title}: {len(changes):,}", "")
+def _changes(lists: Mapping[str, Sequence[Change | SpeedChange]]) -> Iterator[str]:
+    for heading, changes in lists.items():
+        if changes:
+            yield from (f"### {heading}: {len(changes):,}", "")
         for change in changes[:MOST_LISTED]:
-            profile = "" if change.after.profile == "device" else f" (profile {markdown(change.after.profile)})"
-            yield f"- {markdown_code(change.after.name)}{profile}: {markdown(change.text)}"
-        yield from (*_rest(len(changes)), "")
-
-
-def _speeds(title: str, speeds: Sequence[SpeedChange]) -> Iterator[str]:
-    if speeds:
-        yield from (f"### {title}: {len(speeds):,}", "")
-        yield from (f"- {markdown_code(speed.case)}: {markdown(speed.text)}" for speed in speeds[:MOST_LISTED])
-        yield from (*_rest(len(speeds)), "")
+            profile = f" (profile {markdown(change.profile)})" if change.profile else ""
+            yield f"- {markdown_code(change.case)}{profile}: {markdown(change.text)}"
+        if changes:
+            yield from (*_rest(len(changes)), "")
 
 
 def _rest(count: int) -> Iterator[str]:

@@ -34,8 +34,6 @@ def write_html(path: Path, findings: Findings) -> None:
 
 def page(findings: Findings) -> str:
     """The page's source."""
-    counts = [run.counts() for run in findings.runs]
-    statuses = [status for status in Status if any(each.get(status) for each in counts)]
     data = printable_data(rows(findings))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=shown)
     return environment.from_string(_resource("page.html")).render(
@@ -43,10 +41,10 @@ def page(findings: Findings) -> str:
         most_disagreements=MOST_DISAGREEMENTS,
         labels=[run.label for run in findings.runs],
         runs=[
-            (run, {status.value: count.get(status, 0) for status in statuses})
-            for run, count in zip(findings.runs, counts, strict=True)
+            (run, {status.value: counts[place] for status, counts in findings.counts.items()})
+            for place, run in enumerate(findings.runs)
         ],
-        statuses=[status.value for status in statuses],
+        statuses=[status.value for status in findings.counts],
         choices=[
             ("operator", sorted(data["operators"])),
             ("path", sorted(filter(None, data["paths"]))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -12,10 +12,10 @@ from dmlvk._printable import printable
 from dmlvk.conformance.comparison.changes import Change, SpeedChange, SpeedUpdate, Update
 from dmlvk.conformance.comparison.findings import Findings
 from dmlvk.conformance.reports.terminal import COLOURS
-from dmlvk.conformance.results import Status
 
 # At most this many cases of one kind are listed; the files of --html and --json have all.
 MOST_LISTED = 12
+WORDS = {"Broke": "red", "Mended": "green", "Changed": "cyan", "Slower": "red", "Faster": "green"}
 
 
 def print_findings(console: Console, findings: Findings) -> None:
@@ -47,13 +47,11 @@ def device_table(findings: Findings) -> Table:
     for heading in ("device", "driver", "dmlvk", "date"):
         table.add_column(heading, overflow="fold")
     table.add_column("cases", justify="right")
-    counts = [run.counts() for run in findings.runs]
-    statuses = [status for status in Status if any(count.get(status) for count in counts)]
-    for status in statuses:
+    for status in findings.counts:
         table.add_column(status.value, justify="right", style=COLOURS[status])
-    for run, count in zip(findings.runs, counts, strict=True):
+    for place, run in enumerate(findings.runs):
         environment = run.environment
-        numbers = [str(count.get(status) or "") for status in statuses]
+        numbers = [str(counts[place] or "") for counts in findings.counts.values()]
         cases = f"{len(run.results):,}"
         table.add_row(run.label, environment.driver, environment.package, run.date, cases, *numbers)
     return table
@@ -65,18 +63,7 @@ def _print_update(console: Console, update: Update) -> None:
         f"both: {len(update.broke)} broke, {len(update.mended)} mended, {len(update.others)} changed otherwise",
         soft_wrap=True,
     )
-    lists = (("Broke", "red", update.broke), ("Mended", "green", update.mended), ("Changed", "cyan", update.others))
-    for word, colour, changes in lists:
-        _print_changes(console, word, colour, changes)
-
-
-def _print_changes(console: Console, word: str, colour: str, changes: Sequence[Change]) -> None:
-    for change in changes[:MOST_LISTED]:
-        profile = "" if change.after.profile == "device" else f" [{change.after.profile}]"
-        console.print(
-            Text.assemble((word, colour), printable(f" {change.after.name}{profile}: {change.text}")), soft_wrap=True
-        )
-    _print_rest(console, len(changes), "such cases")
+    _print_changes(console, update.lists)
 
 
 def _print_speed_update(console: Console, update: SpeedUpdate) -> None:
@@ -86,14 +73,17 @@ def _print_speed_update(console: Console, update: SpeedUpdate) -> None:
         f"both: {len(update.slower)} slower, {len(update.faster)} faster",
         soft_wrap=True,
     )
-    for word, colour, speeds in (("Slower", "red", update.slower), ("Faster", "green", update.faster)):
-        _print_speeds(console, word, colour, speeds)
+    _print_changes(console, update.lists)
 
 
-def _print_speeds(console: Console, word: str, colour: str, speeds: Sequence[SpeedChange]) -> None:
-    for speed in speeds[:MOST_LISTED]:
-        console.print(Text.assemble((word, colour), printable(f" {speed.case}: {speed.text}")), soft_wrap=True)
-    _print_rest(console, len(speeds), "such cases")
+def _print_changes(console: Console, lists: Mapping[str, Sequence[Change | SpeedChange]]) -> None:
+    for heading, changes in lists.items():
+        word = heading.partition(" ")[0]
+        for change in changes[:MOST_LISTED]:
+            profile = f" [{change.profile}]" if change.profile else ""
+            text = Text.assemble((word, WORDS[word]), printable(f" {change.case}{profile}: {change.text}"))
+            console.print(text, soft_wrap=True)
+        _print_rest(console, len(changes), "such cases")
 
 
 def _print_rest(console: Console, count: int, what: str) -> None:

@@ -164,7 +164,7 @@ class Box:
 
     @cached_property
     def span_granularity(self) -> int:
-        """Where spans begin in memory: at multiples of so many bytes."""
+        """Spans begin in memory at multiples of this number of bytes."""
         return math.gcd(self.nest.operands[1].start * self.source_size, *self._moves(1))
 
     @cached_property
@@ -194,7 +194,7 @@ class Box:
 
     @cached_property
     def row_granularity(self) -> int:
-        """Where rows begin and end in memory: at multiples of so many bytes."""
+        """Rows begin and end in memory at multiples of this number of bytes."""
         whole = self.row_length * self.element_size
         if self.extents[self.last] < self.loops[self.last].size:
             whole = math.gcd(whole, whole // self.extents[self.last] * self.loops[self.last].size)

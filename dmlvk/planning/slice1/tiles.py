@@ -28,7 +28,7 @@ WHOLE_VECTOR = 40
 SHIFTED_VECTOR = 100
 TURNED_BLOCK = {1: 65, 2: 60, 4: 60, 8: 55}
 GATHERED_BLOCK = {1: 190, 2: 120, 4: 60, 8: 55}
-# A tile that reads vectors word by word waits for each of them: that takes so many times as long.
+# The factor for a tile that reads vectors word by word: it waits for each of them.
 WAITING = 4 / 3
 
 
