@@ -26,10 +26,11 @@ direct
 general
     The direct kernel on pipelines that all shapes share: never chosen here, but by the runtime for first results.
 
-**The choice.** Each path that the device has, and that can take the convolution, offers its tiles. `estimate` says what
-each would take: the work over the rate of its unit, the bytes over the copy rate, waits and dispatches, by the rates of
-`device_rates` (the device's own after `dmlvk tune --rates`, or else those of its class). The least is taken; the same
-estimate cuts dispatches so that no watchdog strikes. `close_paths` names what is within a factor of the least:
+**The choice.** Each path that the device has, and that can take the convolution, offers a tile: the first of those that
+it prefers (`TiledPath.preferred`) that its kernel can have there (`TileRules`). `estimate` says what each would take:
+the work over the rate of its unit, the bytes over the copy rate, waits and dispatches, by the rates of `device_rates`
+(the device's own after `dmlvk tune --rates`, or else those of its class). The least is taken; the same estimate cuts
+dispatches so that no watchdog strikes. `close_paths` names what is within a factor of the least:
 `Device.compile_all(tune=True)` measures that, and remembers the fastest.
 
 A path is forced by its name; a tile ("matrix:128x128x64:64x32") or the number of workgroups that share the K of a tile

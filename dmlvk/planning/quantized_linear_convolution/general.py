@@ -9,8 +9,6 @@ from dmlvk.planning.plan import GENERAL_PATH
 from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 
-# Sizes that are no constants cost 1x1 filters a third, and others a tenth.
-SLOWER_THAN_DIRECT = 1.2
 # Two sizes share a push constant.
 LARGEST_SIZE = 0xFFFF
 
@@ -27,6 +25,3 @@ class GeneralPath(DirectPath):
         if largest > LARGEST_SIZE:
             return Obstacle("the largest filter size, stride or dilation", largest, f"at most {LARGEST_SIZE}")
         return None
-
-    def kernel_seconds(self, problem: Problem, tile: None) -> float:
-        return SLOWER_THAN_DIRECT * super().kernel_seconds(problem, tile)
