@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 from weakref import ref
 
 import numpy as np
@@ -40,9 +40,6 @@ from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.host_threads import Job, core_count, for_each
 from dmlvk.vulkan.interrupts.monitor import Monitor
-
-if TYPE_CHECKING:
-    pass
 
 # A device keeps at most this many compiled operators, for descriptors that are compiled again. Each operator keeps its
 # pipelines, which cost megabytes on a CPU driver.

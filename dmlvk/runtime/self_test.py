@@ -7,8 +7,8 @@ and these kernels. Where it is wrong, or where the question ends the device or t
 
 Questions are asked on a Device of their own, so that a device that is lost is not the user's. One process asks at a
 time, and in it one thread for each path, before anything of the path is compiled. Other threads compile what they need
-of the path meanwhile, and take it once the answer is right. If the
-compiler crashes the process, it does so during the question, where the crash is recorded.
+of the path meanwhile, and take it once the answer is right. If the compiler crashes the process, it does so during the
+question, where the crash is recorded.
 """
 
 from __future__ import annotations

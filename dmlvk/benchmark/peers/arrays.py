@@ -1,4 +1,4 @@
-"""CuPy on CUDA. It has no convolution of this kind."""
+"""NumPy on the CPU and CuPy on CUDA, which have the same functions. They have no convolution of this kind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 import numpy.typing as npt
 
 from dmlvk.benchmark.peers.peer import (
@@ -20,7 +21,7 @@ from dmlvk.benchmark.peers.peer import (
     require_upper_triangle_or_identity,
 )
 from dmlvk.benchmark.peers.torch import IDLE_CYCLES, rotation_of
-from dmlvk.benchmark.timing import FEWEST_ROUNDS, WARM_UP_SECONDS, Times
+from dmlvk.benchmark.timing import FEWEST_ROUNDS, WARM_UP_SECONDS, Times, time_on_host
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
 
@@ -33,38 +34,32 @@ IDLE = """extern "C" __global__ void idle(long long cycles) {
 }"""
 
 
-def _slice1(desc: Slice1Desc, inputs: Mapping[str, Array], output: Any) -> Step:
-    import cupy
-
-    memory = cupy.asarray(memory_of(inputs["input_tensor"], desc.input_tensor))
+def _slice1(library: Any, desc: Slice1Desc, inputs: Mapping[str, Array], output: Any) -> Step:
+    memory = library.asarray(memory_of(inputs["input_tensor"], desc.input_tensor))
     strides = [stride * memory.itemsize for stride in desc.input_tensor.element_strides]
-    view = cupy.lib.stride_tricks.as_strided(memory, desc.input_tensor.sizes, strides)[Slices.of(desc).signed]
+    view = library.lib.stride_tricks.as_strided(memory, desc.input_tensor.sizes, strides)[Slices.of(desc).signed]
 
     def slice1() -> Any:
-        cupy.copyto(output, view)
+        library.copyto(output, view)
         return output
 
     return slice1
 
 
-def _diagonal_matrix1(desc: DiagonalMatrix1Desc, inputs: Mapping[str, Array], output: Any) -> Step:
-    import cupy
-
+def _diagonal_matrix1(library: Any, desc: DiagonalMatrix1Desc, inputs: Mapping[str, Array], output: Any) -> Step:
     require_upper_triangle_or_identity(desc)
     if desc.input_tensor is None:
         rows, columns = output.shape
-        return lambda: cupy.eye(rows, columns, dtype=output.dtype)
-    matrices, end = cupy.asarray(inputs["input_tensor"]), desc.diagonal_fill_end
-    return lambda: cupy.triu(matrices, end)
+        return lambda: library.eye(rows, columns, dtype=output.dtype)
+    matrices, end = library.asarray(inputs["input_tensor"]), desc.diagonal_fill_end
+    return lambda: library.triu(matrices, end)
 
 
-def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], output: Any) -> Step:
-    import cupy
-
+def _one_hot(library: Any, desc: OneHotDesc, inputs: Mapping[str, Array], output: Any) -> Step:
     off, on = inputs["values_tensor"].ravel().tolist()
     axis, depth = desc.axis, output.shape[desc.axis]
-    indices = cupy.asarray(inputs["indices_tensor"].ravel())
-    rows = cupy.arange(indices.size)
+    indices = library.asarray(inputs["indices_tensor"].ravel())
+    rows = library.arange(indices.size)
 
     def one_hot() -> Any:
         output.fill(off)
@@ -75,13 +70,37 @@ def _one_hot(desc: OneHotDesc, inputs: Mapping[str, Array], output: Any) -> Step
     return one_hot
 
 
-# For each operator, the function that prepares the fastest of CuPy's own operations from the descriptor, its inputs and
-# an array for the output. A step returns the result, which may be that array.
-STEPS: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Any], Step]] = {
+# For each operator, the function that prepares the fastest of a library's own operations from the library, the
+# descriptor, its inputs and an array for the output. A step returns the result, which may be that array.
+STEPS: Mapping[type[OperatorDesc], Callable[[Any, Any, Mapping[str, Array], Any], Step]] = {
     Slice1Desc: _slice1,
     DiagonalMatrix1Desc: _diagonal_matrix1,
     OneHotDesc: _one_hot,
 }
+
+
+class NumPy(OperatorPeer):
+    """NumPy's own indexing, `triu` and `eye`."""
+
+    name = "numpy"
+    runs_on: ClassVar[str] = "CPU"
+    operators = STEPS.keys()
+
+    def absence(self) -> str | None:
+        return None
+
+    def version(self) -> str:
+        return np.__version__
+
+    def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
+        step = part_for(STEPS, workload.desc)(np, workload.desc, workload.inputs, np.empty_like(expected))
+        results: list[Any] = [None]
+
+        def kept(_: int) -> None:
+            results[0] = step()
+
+        times = time_on_host(kept, rounds)
+        return Trial(times, compare(results[0], expected))
 
 
 class CuPy(OperatorPeer):
@@ -112,7 +131,7 @@ class CuPy(OperatorPeer):
         cupy.get_default_memory_pool().free_all_blocks()
         count = rotation_of(workload.desc)
         outputs = [cupy.empty(expected.shape, expected.dtype) for _ in range(count)]
-        steps = [prepare(workload.desc, workload.inputs, output) for output in outputs]
+        steps = [prepare(cupy, workload.desc, workload.inputs, output) for output in outputs]
         results: list[Any] = [None] * count
 
         def step(number: int) -> None:
