@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     "index.html", "getting_started_linux.html", "owned_tensors.html", "nouns.html", "kernels.html", "errors.html",
     "commands.html", "clusters.html", "reference/devices.html", "reference/functions.html", "figures.html",
-    "made/results/nvidia-h200.html", "devices/table.html", "made/contributing.html",
+    "quantizing.html", "reference/submissions.html", "made/results/nvidia-h200.html", "devices/table.html", "made/contributing.html",
 )  # fmt: skip
 WIDTHS = (400, 1400)
 # What ends past the window, and what holds it does not scroll by itself.
@@ -94,6 +94,16 @@ def test_the_search_finds(browser: Page, folder: Path, words: str, page: str, wi
         if any(f"/{page}.html" in address for address in found):
             return
     pytest.fail(f"the search for {words!r} found {found}")
+
+
+@pytest.mark.parametrize(("name", "least"), [("getting_started_linux", 1700), ("quantizing", 360)])
+def test_a_picture_can_be_read_on_a_telephone(browser: Page, folder: Path, name: str, least: int) -> None:
+    """A sheet of small letters scrolls in its paragraph; on a wide page it fits the text."""
+    picture = "document.querySelector('article img').clientWidth"
+    browser.open(folder / f"{name}.html", 400)
+    assert browser.value(picture) >= least
+    browser.open(folder / f"{name}.html", 1400)
+    assert 360 < browser.value(picture) < 1000
 
 
 def test_the_drawing_is_there(browser: Page, folder: Path) -> None:
