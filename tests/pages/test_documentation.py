@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     "index.html", "getting_started_linux.html", "owned_tensors.html", "nouns.html", "kernels.html", "errors.html",
     "commands.html", "clusters.html", "reference/devices.html", "reference/functions.html", "figures.html",
-    "quantizing.html", "reference/submissions.html", "made/results/nvidia-h200.html", "devices/table.html", "made/contributing.html",
+    "quantizing.html", "reference/submissions.html", "made/results/nvidia-h200.html", "devices/table.html",
+    "made/contributing.html",
 )  # fmt: skip
 WIDTHS = (400, 1400)
 # What ends past the window, and what holds it does not scroll by itself.
