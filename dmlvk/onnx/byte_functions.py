@@ -283,7 +283,7 @@ def table_of(graph: Graph, node: Node, shapes: Sequence[tuple[int, ...]]) -> Arr
         kinds = {name: helper.make_tensor_type_proto(graph.element_type(name), None) for name in node.inputs}
         outputs = list(node.originals[-1].outputs)
         try:
-            part = HostPart(graph, node.originals, list(node.inputs), outputs, kinds, graph.host_optimizes)
+            part = HostPart(graph, node.originals, list(node.inputs), outputs, kinds, graph.host_optimizes, 1)
             found = []
             for arrays, table in questions:
                 typed = [array.view(dtype) for array, dtype in zip(arrays, dtypes, strict=True)]

@@ -22,8 +22,19 @@ from dmlvk.onnx.registry import entry_of
 from dmlvk.planning.device_rates import rates_of
 
 Kind = tuple[tuple[int, ...], np.dtype[Any]]
-# The quantized products, and the position of their weights.
-PRODUCTS = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3}
+# Products, and the position of their weights.
+PRODUCTS = {
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm"), 3),
+    **dict.fromkeys(("Conv", "ConvInteger", "Gemm", "MatMul", "MatMulInteger"), 1),
+}
+# Operators with nothing to share among threads.
+IDLE_OPERATORS = {
+    *("Cast", "Concat", "Constant", "ConstantOfShape", "Flatten", "Gather", "Identity", "Range", "Reshape", "Shape"),
+    *("Size", "Slice", "Squeeze", "Unsqueeze"),
+}
+# Bytes that one processor moves in a second. Its operations: eight multiply-adds of bytes a clock, at 2 GHz, which is
+# what a whole network reaches, not the peak.
+HOST_BYTES, HOST_OPERATIONS = 4e9, 32e9
 # Operations of a product whose sizes are not known before the run: those of a small convolution.
 UNKNOWN_OPERATIONS = 1e8
 REASON = "it costs less on the host: what the device would save is less than what crossing the bus costs"
@@ -67,9 +78,8 @@ def costs_of(profile: DeviceProfile) -> Costs:
     units = (rates.matrix if profile.cooperative_matrices else 0.0, rates.dot_product, rates.integer)
     return Costs(
         host_call=4e-6,
-        host_bytes=4e9,
-        # Eight multiply-adds of bytes a clock and processor, at 2 GHz: what a whole network reaches, not the peak.
-        host_operations=32e9 * (os.cpu_count() or 1),
+        host_bytes=HOST_BYTES,
+        host_operations=HOST_OPERATIONS * (os.cpu_count() or 1),
         device_dispatch=rates.dispatch,
         device_bytes=min(rates.copy, 1e11) if is_cpu else rates.copy,
         device_operations=max(units),
@@ -149,6 +159,17 @@ def _seconds(node: Node, graph: Graph, kinds: Mapping[str, Kind], costs: Costs) 
     return costs.device_dispatch + on_device, costs.host_call + on_host
 
 
+def host_work(graph: Graph, kinds: Mapping[str, Kind]) -> dict[int, float]:
+    """By number, the seconds of each node on one processor of the host that threads can share."""
+    found = {}
+    for node in graph.nodes:
+        moved = sum(_size(name, graph, kinds) for name in (*node.reads, *node.writes))
+        seconds = max(moved / HOST_BYTES, _operations(node, graph, kinds) / HOST_OPERATIONS)
+        # Nodes of which nothing is known count the same, and next to nothing.
+        found[node.index] = 0.0 if node.op_type in IDLE_OPERATORS else max(seconds, 1e-9)
+    return found
+
+
 def _kind(name: str, graph: Graph, kinds: Mapping[str, Kind]) -> Kind | None:
     constant = graph.constant(name)
     return kinds.get(name) if constant is None else (constant.shape, constant.dtype)
@@ -173,6 +194,8 @@ def _operations(node: Node, graph: Graph, kinds: Mapping[str, Kind]) -> float:
     # Each output is a sum over a filter's elements, or over the depth of a matrix.
     if node.op_type == "QLinearConv":
         depth = math.prod(shape[1:])
+    elif not shape:
+        depth = 1
     else:
         depth = shape[-1 if node.attributes.get("transB", 0) else 0] if len(shape) < 3 else shape[-2]
     return 2.0 * math.prod(output[0]) * depth

@@ -40,11 +40,6 @@ def _onnx_runtime() -> Any:
 
 # The reason of a node on the host that computes sizes.
 SIZES = "it computes sizes"
-# Operators with nothing to share among threads.
-IDLE_OPERATORS = {
-    *("Cast", "Concat", "Constant", "ConstantOfShape", "Flatten", "Gather", "Identity", "Range", "Reshape", "Shape"),
-    *("Size", "Slice", "Squeeze", "Unsqueeze"),
-}
 # The element types that ONNX Runtime's arrays have. Values of all others are its OrtValues.
 NUMPY_TYPES = {
     "bool",
@@ -65,7 +60,7 @@ def _session_options(runtime: Any, wanted: HostOptions, optimize: bool, threads:
     options.add_session_config_entry("session.qdqisint8allowed", "1")
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = wanted.inter_op_num_threads
-    if wanted.is_parallel:
+    if wanted.is_parallel and threads != 1:  # it makes another pool
         options.execution_mode = runtime.ExecutionMode.ORT_PARALLEL
     if not optimize:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -74,33 +69,34 @@ def _session_options(runtime: Any, wanted: HostOptions, optimize: bool, threads:
     return options
 
 
-def threads_of_a_part(graph: Graph, on_host: Mapping[int, str], runs_at_once: int) -> int:
-    """The threads of each of the host's parts, so that all parts together have no more than one session of the whole.
+def threads_of_a_part(wanted: int, runs_at_once: int, given: int, before: float, after: float) -> int:
+    """The threads of one of the host's parts.
 
-    ONNX Runtime makes a pool of threads for each part. Python can give all of them one pool, but then every other
-    session of the process has to use it too, or fails. So the parts with work to share have equal shares of the
-    threads, and parts that are many, and hence small, have none but the caller's.
+    ONNX Runtime makes a pool of threads for each session, and each part is one. Python can give all of them one pool,
+    but then every other session of the process has to use it too, or fails. So the parts share the threads that one
+    session of the whole would have, each as its work: their caller's, and the others are dealt out along the parts.
+
+    Parameters
+    ----------
+    wanted : int
+        The threads of one session of the whole; 0 for as many as there are processors.
+    runs_at_once : int
+        The runs of which each has parts of its own.
+    given : int
+        The threads of earlier parts, without their caller's.
+    before, after : float
+        The share of the host's work that is in earlier parts, and that with this part's.
 
     Returns
     -------
     int
         0 if the one part that there is may have what ONNX Runtime takes by itself.
     """
-    # Each change between device and host on the way to a node is a part more.
-    levels: dict[str, tuple[int, bool]] = {}
-    parts = set()
-    for node in graph.nodes:
-        here = node.index in on_host
-        found = [levels[name] for name in node.reads if name in levels]
-        level = max((depth + (place != here) for depth, place in found), default=0)
-        levels |= dict.fromkeys(node.writes, (level, here))
-        if here and node.op_type not in IDLE_OPERATORS and on_host[node.index] != SIZES:
-            parts.add(level)
-    wanted = graph.host_options.intra_op_num_threads
-    shares = max(len(parts), 1) * runs_at_once
-    if shares == 1:
+    if runs_at_once == 1 and (before, after) == (0.0, 1.0):
         return wanted
-    return max(1, (wanted or processors()) // shares)
+    others = (wanted or processors()) // runs_at_once - 1
+    share = int(others * after + 0.5) - int(others * before + 0.5)
+    return 1 + max(0, min(share, others - given))
 
 
 def processors() -> int:

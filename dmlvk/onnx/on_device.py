@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from dmlvk.onnx.execution import Direct, Held, own_results
 from dmlvk.onnx.folding import with_known_sizes
 from dmlvk.onnx.foreseen import foreseen, inferred_kinds
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.host import threads_of_a_part
+from dmlvk.onnx.host import processors, threads_of_a_part
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
@@ -121,7 +122,6 @@ class ModelOnDevice:
         schedule = self._schedules.get(key)
         if schedule is None:
             schedule = self._new_schedule(feeds)
-            schedule.threads = threads_of_a_part(schedule.graph, schedule.on_host, self._runs_at_once)
         remember(self._schedules, key, schedule, SCHEDULES_KEPT)
         self.last = schedule
         values = self._values(schedule, _held(feeds), profile)
@@ -141,7 +141,7 @@ class ModelOnDevice:
         on_host = dict(self._obstacles) if graph is self._graph else placement.obstacles(graph)
         is_cpu = self.device.profile.device_type is DeviceType.CPU
         if self._costs is None and is_cpu and not self._tunes:
-            return Schedule(graph, on_host, folded)
+            return Schedule(graph, on_host, folded, work=crossings.host_work(graph, kinds))
         while True:
             cheaper = {} if self._costs is None else crossings.cheaper_on_host(graph, on_host, kinds, self._costs)
             descs, refused = foreseen(graph, on_host | cheaper, kinds, self._channels_last)
@@ -150,7 +150,7 @@ class ModelOnDevice:
             on_host |= refused
         if self._tunes or not is_cpu:  # CPU drivers keep few pipelines
             self.device.compile_all(descs, tune=self._tunes)
-        return Schedule(graph, on_host | cheaper, folded)
+        return Schedule(graph, on_host | cheaper, folded, work=crossings.host_work(graph, kinds))
 
     def _values(self, schedule: Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """All values that a run leaves. Steps that the schedule lacks are found on the way."""
@@ -192,7 +192,10 @@ class ModelOnDevice:
         found = shared.get(key)
         if found is None:
             if host:
-                found = HostStep(graph, nodes, keeps_all, private, schedule.threads)
+                wanted = graph.host_options.intra_op_num_threads
+                given = sum((step.threads or processors()) - 1 for step in schedule.steps if isinstance(step, HostStep))
+                threads = threads_of_a_part(wanted, self._runs_at_once, given, *schedule.shares(nodes))
+                found = HostStep(graph, nodes, keeps_all, private, threads)
             else:
                 found = DeviceStep(graph, nodes, self.device, keeps_all, self._channels_last)
             shared[key] = found
@@ -233,18 +236,23 @@ class Schedule:
         By number, the reasons of the nodes that these sizes have made constants.
     keeps_all : bool
         Whether each value is kept, not only those that later steps need.
+    work : mapping of int to float, optional
+        What each node would take on the host, by number.
 
     Attributes
     ----------
     steps : list of Step
     is_complete : bool
         Whether the steps have all nodes.
-    threads : int
-        Of each of the host's parts.
     """
 
     def __init__(
-        self, graph: Graph, on_host: dict[int, str], folded: Mapping[int, str] | None = None, keeps_all: bool = False
+        self,
+        graph: Graph,
+        on_host: dict[int, str],
+        folded: Mapping[int, str] | None = None,
+        keeps_all: bool = False,
+        work: Mapping[int, float] | None = None,
     ) -> None:
         self.graph = graph
         self.on_host = on_host
@@ -252,7 +260,17 @@ class Schedule:
         self.keeps_all = keeps_all
         self.steps: list[Step] = []
         self.is_complete = False
-        self.threads = 0
+        self._work = work or {}
+
+    def shares(self, nodes: Sequence[Node]) -> tuple[float, float]:
+        """The share of the host's work that is in the steps so far, and that with these nodes."""
+        earlier = [node.index for step in self.steps for node in step.nodes if node.index in self.on_host]
+        here = [node.index for node in nodes]
+        # Exact sums do not depend on the order.
+        before, after, whole = (
+            fsum(self._work.get(index, 0.0) for index in indexes) for indexes in (earlier, earlier + here, self.on_host)
+        )
+        return (before / whole, min(1.0, after / whole)) if whole else (0.0, 0.0)
 
     def traffic(self) -> Traffic:
         """The parts and the bytes of the last run."""

@@ -70,7 +70,7 @@ class Step(ABC):
 
 
 class HostStep(Step):
-    """Nodes that the host runs, on so many threads."""
+    """Nodes that the host runs, on so many threads; 0 for what ONNX Runtime takes by itself."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class HostStep(Step):
         self._of_any_type = [
             name for name in self.inputs if name in graph.uncertain or not is_known(graph.types.get(name))
         ]
-        self._threads = threads
+        self.threads = threads
         self._parts: OrderedDict[Any, HostPart] = OrderedDict()
 
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
@@ -112,7 +112,7 @@ class HostStep(Step):
 
     def _part(self, outputs: Sequence[str], kinds: Mapping[str, Any]) -> HostPart:
         graph = self.graph
-        return HostPart(graph, self.nodes, self.inputs, outputs, kinds, graph.host_optimizes, self._threads)
+        return HostPart(graph, self.nodes, self.inputs, outputs, kinds, graph.host_optimizes, self.threads)
 
 
 class DeviceStep(Step):

@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk.onnx import InferenceSession
+from dmlvk.onnx.host import threads_of_a_part
+from dmlvk.onnx.steps import HostStep
 from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of, require_equal
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
@@ -254,22 +257,28 @@ def test_the_level_of_optimization_decides_what_is_fused(device: dmlvk.Device) -
         assert places[3] == ("device" if number >= 2 else "host")
 
 
-def _threads(device: str, model: bytes, x: Array) -> tuple[list[Array], list[Array], int, list[str]]:
+def _threads(device: str, model: bytes, feeds: dict[str, Array], wanted: int) -> tuple[Any, ...]:
     import os
 
     import onnxruntime
 
-    options = _options(onnxruntime, intra_op_num_threads=1, log_severity_level=4)
-    right = onnxruntime.InferenceSession(model, options).run(None, {"x": x})
+    options = _options(onnxruntime, intra_op_num_threads=wanted)
+    right = onnxruntime.InferenceSession(model, options).run(None, feeds)
     with dmlvk.Device(device) as opened:
-        session = InferenceSession(model, opened, placement="device")
+        session = InferenceSession(model, options, device=opened, placement="device")
         before = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
-        found = session.run(None, {"x": x})
+        found = session.run(None, feeds)
         after = len(os.listdir("/proc/self/task")) if before else 0
-        return found, right, after - before, [row.where for row in session.placement]
+        steps = session._parts[0].last.steps
+        parts = [[(node.op_type, step.threads) for node in step.nodes] for step in steps if isinstance(step, HostStep)]
+        # Other sessions of the process are as before.
+        require_equal(onnxruntime.InferenceSession(model, options).run(None, feeds), right)
+        return found, right, after - before, parts
 
 
-def test_the_parts_of_the_host_share_the_processors_threads(device: dmlvk.Device) -> None:
+@pytest.mark.parametrize("wanted", [8, 2, 1])
+def test_the_parts_of_the_host_share_the_threads_of_one_session(device: dmlvk.Device, wanted: int) -> None:
+    """As their work: a heavy part among many small ones has nearly all."""
     generator = np.random.default_rng(6)
     parameters = convolution_parameters(generator, (3, 3, 1, 1))
     nodes: list[Node] = []
@@ -277,14 +286,38 @@ def test_the_parts_of_the_host_share_the_processors_threads(device: dmlvk.Device
         nodes.append(convolution(parameters, f"x{k}" if k else "x", f"q{k}"))
         softmax = [f"q{k}", "y_scale", "y_zero", "p", "o"]
         nodes.append(("com.microsoft.QLinearSoftmax", softmax, [f"x{k + 1}"], {"axis": 1, "opset": 13}))
+        if k == 20:
+            nodes.append(("MatMulInteger", [f"x{k + 1}", "heavy"], ["wide"], {}))
+            nodes.append(("ReduceMax", ["wide"], ["most"], {"keepdims": 0}))
     constants: dict[str, Array] = {**parameters, "p": np.array(1 / 256, np.float32), "o": np.array(0, np.uint8)}
+    constants["heavy"] = elements(generator, np.uint8, (32, 20000))
     x = elements(generator, np.uint8, (1, 3, 32, 32))
-    model = model_of(nodes, {"x": x}, {"x40": np.uint8}, constants).SerializeToString()
-    found, right, threads, places = ONNX_RUNTIME.call("threads", _threads, device.name, model, x)
+    model = model_of(nodes, {"x": x}, {"x40": np.uint8, "most": np.int32}, constants).SerializeToString()
+    found, right, started, parts = ONNX_RUNTIME.call("threads", _threads, device.name, model, {"x": x}, wanted)
     require_equal(found, right)
-    assert places.count("host") == 40
+    assert len(parts) == 40
+    threads = [part[0][1] for part in parts]
+    (heavy,) = (count for part in parts for kind, count in part if kind == "MatMulInteger")
+    assert sum(threads) - len(threads) <= wanted - 1
+    assert heavy >= max(wanted - 1, min(wanted, 2))
     # The drivers have threads of their own, a few.
-    assert threads <= 16
+    assert started <= wanted - 1 + 8
+
+
+@pytest.mark.parametrize("runs_at_once", [1, 2])
+def test_threads_are_dealt_out_as_the_work(runs_at_once: int) -> None:
+    generator = np.random.default_rng(7)
+    for _ in range(200):
+        wanted, count = generator.integers(1, 40), int(generator.integers(2, 30))
+        ends = np.concatenate([[0.0], np.cumsum(generator.random(count) ** 9)])
+        ends /= ends[-1]
+        others = wanted // runs_at_once - 1
+        given = 0
+        for before, after in pairwise(ends):
+            threads = threads_of_a_part(int(wanted), runs_at_once, given, before, after)
+            assert abs(threads - 1 - max(others, 0) * (after - before)) <= 1
+            given += threads - 1
+        assert given == max(others, 0)
 
 
 WITH_ONE_POOL = """
