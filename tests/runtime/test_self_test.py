@@ -27,6 +27,7 @@ from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.worker import environment
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import DeviceLostError, OutOfMemoryError
+from dmlvk.operators.registry import parts
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.planning.quantized_linear_convolution.questions import convolution, question, with_owned_constants
 from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import BYTES, VECTORS
@@ -440,6 +441,8 @@ def test_threads_wait_for_one_answer(device: dmlvk.Device, path: str, asked: lis
 
 def test_each_path_on_matrix_units_has_questions_of_several_tiles() -> None:
     """On each recorded device that has matrices."""
+    of_operators = parts("dmlvk.planning", "QUESTIONS", default=lambda _: {})
+    assert planning.QUESTIONS and sum(map(len, of_operators.values())) == len(planning.QUESTIONS), "a name twice"
     found = 0
     for name in NAMES:
         profile = load(name)
