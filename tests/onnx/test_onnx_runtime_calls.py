@@ -269,7 +269,9 @@ def _threads(device: str, model: bytes, feeds: dict[str, Array], wanted: int) ->
         before = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 0
         found = session.run(None, feeds)
         after = len(os.listdir("/proc/self/task")) if before else 0
-        steps = session._parts[0].last.steps
+        schedule = session._parts[0].last
+        assert schedule is not None
+        steps = schedule.steps
         parts = [[(node.op_type, step.threads) for node in step.nodes] for step in steps if isinstance(step, HostStep)]
         # Other sessions of the process are as before.
         require_equal(onnxruntime.InferenceSession(model, options).run(None, feeds), right)
