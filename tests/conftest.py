@@ -1,8 +1,9 @@
 """Set-up for all tests: the drivers to run on, the validation layer, the settings of hypothesis.
 
-A test that takes `device` runs on lavapipe. If it is marked `every_driver`, it runs on SwiftShader as well; with
-`pytest --every-driver` and in `make test-thorough` every test does. To run all of them on other devices, name parts of
-these devices' names:
+A test that takes `device` runs on lavapipe. If it is marked `every_driver`, it runs on SwiftShader as well; if the mark
+names a sample, as in `every_driver(name=[value, ...])`, only sets of parameters with one of these values do. With
+`pytest --every-driver` and in `make test-thorough` every test runs on each driver. To run all of them on other devices,
+name parts of these devices' names:
 
     DMLVK_TEST_DEVICES="GeForce,Radeon" pytest
 """
@@ -22,6 +23,10 @@ from hypothesis import HealthCheck, settings
 from tests.amount import THOROUGH
 from tools import drivers
 
+# Without bytecode, each of the hundreds of programs that tests start compiles all of dmlvk, which is half of its time,
+# and each run compiles all tests anew.
+os.environ["PYTHONDONTWRITEBYTECODE"] = ""
+sys.dont_write_bytecode = False
 # The Vulkan loader and dmlvk read these when they are first used, so they are set before dmlvk is imported.
 os.environ.setdefault("DMLVK_VALIDATE", "1")
 # So that a test finds the kernels of its plan; tests of the background set it themselves.
@@ -66,13 +71,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out by day what is marked `nightly`."""
+    """Leave out by day what is marked `nightly`, and what further drivers run past the sample of `every_driver`."""
     if THOROUGH or config.getoption("--every-driver"):
         return
-    left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
+    by_day: list[pytest.Item] = []
+    at_night: list[pytest.Item] = []
+    for item in items:
+        (at_night if item.get_closest_marker("nightly") is not None or _is_past_sample(item) else by_day).append(item)
+    if at_night:
+        config.hook.pytest_deselected(items=at_night)
+        items[:] = by_day
+
+
+def _is_past_sample(item: pytest.Item) -> bool:
+    """Whether `every_driver(name=[value, ...])` leaves an item on a further driver to the night."""
+    mark, call = item.get_closest_marker("every_driver"), getattr(item, "callspec", None)
+    if has_named_devices or mark is None or call is None or call.params.get("device") in (None, DEVICE_NAMES[0]):
+        return False
+    return any(call.params[name] not in values for name, values in mark.kwargs.items())
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
 
 from dmlvk.command_line import main
+from tests.conftest import pytest_collection_modifyitems
 from tools import bootstrap
 from tools.format_kernels import kernel_files, run_clang_format
 
@@ -82,3 +85,36 @@ def test_a_kernel_that_is_not_formatted_is_found(tmp_path: Path) -> None:
     assert run_clang_format([copied], check=True) != 0
     assert run_clang_format([copied], check=False) == 0
     assert copied.read_text(encoding="utf-8") == source
+
+
+def test_a_mark_names_the_sample_that_further_drivers_run_by_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the bullets on drivers say: the first driver runs everything, and the night too."""
+    mark = pytest.mark.every_driver(x_type=["u8"], bits=[8, 64]).mark
+
+    def collected(is_night: bool, mark: pytest.Mark) -> list[tuple[Any, ...]]:
+        items: list[Any] = [
+            SimpleNamespace(
+                callspec=SimpleNamespace(params={"device": device, "x_type": x_type, "bits": bits}),
+                get_closest_marker={"every_driver": mark}.get,
+            )
+            for device in ("first", "second")
+            for x_type in ("u8", "s8")
+            for bits in (8, 16)
+        ]
+        hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(items))
+        left_out: list[Any] = []
+        count = len(items)
+        config: Any = SimpleNamespace(getoption={"--every-driver": is_night}.get, hook=hook)
+        pytest_collection_modifyitems(config, items)
+        assert len(items) + len(left_out) == count
+        return [tuple(item.callspec.params.values()) for item in items]
+
+    monkeypatch.setattr("tests.conftest.DEVICE_NAMES", ["first", "second"])
+    monkeypatch.setattr("tests.conftest.THOROUGH", False)
+    monkeypatch.setattr("tests.conftest.has_named_devices", False)
+    on_first = [("first", x_type, bits) for x_type in ("u8", "s8") for bits in (8, 16)]
+    assert collected(False, mark) == [*on_first, ("second", "u8", 8)]
+    assert len(collected(True, mark)) == 8
+    assert len(collected(False, pytest.mark.every_driver.mark)) == 8
+    monkeypatch.setattr("tests.conftest.has_named_devices", True)
+    assert len(collected(False, mark)) == 8

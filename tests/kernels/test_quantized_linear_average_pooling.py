@@ -94,7 +94,7 @@ def test_any_windows_of_any_layout(
     check(device, desc, blocks, seed)
 
 
-@pytest.mark.every_driver
+@pytest.mark.every_driver(data_type=[DataType.INT8])
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT8])
 def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool) -> None:

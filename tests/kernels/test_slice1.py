@@ -208,7 +208,7 @@ def test_boxes_across_cuts_in_memory(tight_device: dmlvk.Device, desc: Slice1Des
     check_against_numpy(tight_device, desc, 16 * blocks, seed, "boxes")
 
 
-@pytest.mark.every_driver
+@pytest.mark.every_driver(data_type=[DataType.UINT8, DataType.UINT64])
 @pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.UINT16, DataType.FLOAT32, DataType.UINT64])
 @pytest.mark.parametrize(
     ("sizes", "order"),

@@ -84,7 +84,7 @@ DESCRIPTORS = {
     ),
     "broadcast input": convolution(64, 64, (112, 112), 32, (3, 3), input_strides=(0, 0, 0, 1)),
     "planes of 64 MiB": convolution(1, 6, (8192, 8192), 5, (3, 3), padding=(1, 1)),
-    "tensors past 2 GiB": convolution(1, 70, (5600, 5600), 70, (3, 3), groups=70),
+    "tensors past 2 GiB": convolution(1, 70, (5600, 5600), 70, (2, 1), groups=70),
     "channels 1 GiB apart": convolution(
         1,
         3,

@@ -17,17 +17,20 @@ from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import PLANES, f
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution
 
+# Batches of eight: long enough for several dispatches on each device, and not for thousands on a CPU.
+LAYERS = {name: DESCRIPTORS[name] for name in ("odd", "NHWC", "ResNeXt", "all owned", "ResNet, 256 channels")} | {
+    "first layer": convolution(8, 3, (224, 224), 64, (7, 7), strides=(2, 2), padding=(3, 3)),
+    "depthwise": convolution(8, 144, (56, 56), 144, (3, 3), groups=144, padding=(1, 1)),
+}
 DEVICES = ["nvidia-h200", "amd-navi21", "intel-bmg", "intel-skl", "apple-m1", "lavapipe-26.2", "swiftshader"]
 # Rows and columns that fill no tile are counted once more in each dispatch; sums in several parts too.
 MOST_PADDING = 1.6
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(
-    "name", ["odd", "NHWC", "ResNeXt", "first layer", "depthwise", "all owned", "ResNet, 256 channels"]
-)
+@pytest.mark.parametrize("name", LAYERS)
 def test_dispatches_share_the_estimate_of_the_choice(device: str, name: str) -> None:
-    problem = Problem(DESCRIPTORS[name], profiles.load(device), NO_OFFSETS)
+    problem = Problem(LAYERS[name], profiles.load(device), NO_OFFSETS)
     for offer in offers(problem):
         kernel = offer.path.kernel_seconds(problem, offer.tile)
         assert 0 < kernel <= offer.seconds
