@@ -23,7 +23,7 @@ from dmlvk.benchmark.work import random_inputs_of
 from dmlvk.conformance.case import Workload
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc
-from dmlvk.planning.quantized_linear_convolution.registry import PATHS_WITH_TILES
+from dmlvk.planning.quantized_linear_convolution.choice import PATHS_WITH_TILES
 from dmlvk.runtime.tuned_paths import TunedPaths
 
 PLANNER = "planner"

@@ -37,8 +37,8 @@ A path is forced by its name; a tile ("matrix:128x128x64:64x32") or the number o
 ("split_k/4") may follow. Narrow groups are joined on the paths that pack the filter: see `product_geometry`.
 """
 
+from dmlvk.planning.quantized_linear_convolution.choice import PATH_NAMES as PATHS
+from dmlvk.planning.quantized_linear_convolution.choice import QUESTIONS
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES as PATHS
-from dmlvk.planning.quantized_linear_convolution.registry import QUESTIONS
 
 __all__ = ["PATHS", "QUESTIONS", "plan"]

@@ -13,6 +13,11 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError, shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import GENERAL_PATH, NO_OFFSETS, Plan
+from dmlvk.planning.quantized_linear_convolution.depthwise import DepthwisePath
+from dmlvk.planning.quantized_linear_convolution.direct import DirectPath, GeneralPath
+from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
+from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
+from dmlvk.planning.quantized_linear_convolution.packed_product import FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import (
     OPERATOR,
     Obstacle,
@@ -22,7 +27,26 @@ from dmlvk.planning.quantized_linear_convolution.path import (
     Problem,
     cheapest_tile,
 )
-from dmlvk.planning.quantized_linear_convolution.registry import PATHS
+from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
+from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
+
+# Of paths with the same estimate, the first is taken.
+PATHS: tuple[Path[Any], ...] = (
+    DepthwisePath(),
+    HaloPath(),
+    MatrixPath(),
+    SplitKPath(),
+    VectorsPath(),
+    IntegerPath(),
+    FloatPath(),
+    DirectPath(),
+    GeneralPath(),
+)
+PATH_NAMES = tuple(path.name for path in PATHS)
+QUESTIONS = {path.name: path.questions for path in PATHS if path.questions}
+# The paths whose tiles have names. `dmlvk tune` tries the tiles by their names.
+PATHS_WITH_TILES = tuple(path.name for path in PATHS if path.example_tile)
+
 
 WRONG_ANSWER = Obstacle("answer to a known question", "wrong", "right")
 PARTS = re.compile("[1-9][0-9]{0,3}")

@@ -25,7 +25,6 @@ from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels
-from dmlvk.planning.quantized_linear_convolution.matrix_sizes import reciprocal_of
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.parameters import (
@@ -35,6 +34,7 @@ from dmlvk.planning.quantized_linear_convolution.parameters import (
     table_bounds,
 )
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError
+from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import reciprocal_of
 
 KERNEL = "quantized_linear_convolution/depthwise"
 

@@ -1,4 +1,4 @@
-"""The path `direct` of QUANTIZED_LINEAR_CONVOLUTION: groups of one channel, and operands too large to pack."""
+"""The paths `direct` and `general` of QUANTIZED_LINEAR_CONVOLUTION: one output at a time, from the tensors in place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning.device_rates import rates_of
-from dmlvk.planning.plan import Plan
+from dmlvk.planning.plan import GENERAL_PATH, Plan
 from dmlvk.planning.quantized_linear_convolution.direct_dispatch import COLUMNS_AT_A_TIME, Direct
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
@@ -53,3 +53,21 @@ class DirectPath(Path[None]):
         direct = Direct(stages.operands, table, self.is_general, longest_seconds)
         stages.add(*direct.stages())
         return stages.plan(self.name)
+
+
+# Two sizes share a push constant.
+LARGEST_SIZE = 0xFFFF
+
+
+class GeneralPath(DirectPath):
+    """The direct kernel with its sizes in push constants."""
+
+    name = GENERAL_PATH
+    is_general = True
+
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
+        geometry = problem.geometry
+        largest = max(*geometry.filter_size, *geometry.strides, *geometry.dilations)
+        if largest > LARGEST_SIZE:
+            return Obstacle("the largest filter size, stride or dilation", largest, f"at most {LARGEST_SIZE}")
+        return None

@@ -1,4 +1,4 @@
-"""The filter of a QUANTIZED_LINEAR_CONVOLUTION as words of four channels: its layout, and dispatches that pack it."""
+"""The filter of a QUANTIZED_LINEAR_CONVOLUTION as words of four channels, and its channels' parameters: dispatches."""
 
 from __future__ import annotations
 
@@ -229,3 +229,49 @@ def _pack_filter_dispatch(operands: Operands, packing: FilterPacking, packed: Pa
         seconds=operands.builder.element_seconds(elements),
         bytes_moved=2 * elements,
     )
+
+
+PARAMETERS_KERNEL = "quantized_linear_convolution/matrix_parameters"
+WORKGROUP_SIZE = 64
+# Rows of a panel after its words: the sums, and those of kernels/quantized_linear_convolution/prepared_channel.glsl.
+PREPARED_ROWS = 5
+
+
+def with_parameters(packing: FilterPacking) -> FilterPacking:
+    """The same packing, with room for the channels' parameters."""
+    return replace(packing, rows_after=PREPARED_ROWS)
+
+
+def channel_parameters(operands: Operands, packed: PackedFilter) -> list[Dispatch]:
+    """Dispatches that work the parameters out, after the filter is packed. Each source fits one window."""
+    builder, geometry, sources = operands.builder, operands.geometry, operands.parameters
+
+    def cut(box: Box) -> int | None:
+        (panels,) = box
+        return 0 if panels[1] - panels[0] > 1 and not builder.fits(packed.tensor, packed.bounds(panels)) else None
+
+    dispatches: list[Dispatch] = []
+    for (panels,) in boxes(((0, geometry.group_count * packed.panels_of_group),), cut):
+        bounds = packed.bounds(panels)
+        channels = packed.channels(panels)
+        count = panels[1] - panels[0]
+        dispatch = DispatchBuilder(PARAMETERS_KERNEL)
+        dispatch.window(packed.tensor, bounds, bounds[0], 4, "panels_start", Access.WRITE)
+        sources.bind(dispatch, channels, dispatch.windows[0])
+        dispatch.push(
+            panels=count,
+            words=packed.words,
+            channels_of_group=packed.channels_of_group,
+            first_panel=panels[0] % packed.panels_of_group,
+            taps=geometry.tap_count,
+            width=packed.width,
+        )
+        dispatches.append(
+            dispatch.finish(
+                {LOCAL_SIZE_X: WORKGROUP_SIZE, **sources.constants},
+                folded(count, builder.profile),
+                seconds=builder.element_seconds(8 * packed.width * count),
+                bytes_moved=40 * (channels[1] - channels[0]),
+            )
+        )
+    return dispatches

@@ -10,7 +10,6 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View, dense_copy
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.channel_parameters import channel_parameters
 from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels, prepared_channels
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
@@ -19,6 +18,7 @@ from dmlvk.planning.quantized_linear_convolution.packing import (
     ChannelWords,
     FilterPacking,
     PackedFilter,
+    channel_parameters,
     pack_filter,
 )
 from dmlvk.planning.quantized_linear_convolution.parameters import (

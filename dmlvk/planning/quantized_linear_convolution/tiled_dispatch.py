@@ -1,4 +1,4 @@
-"""The product of a QUANTIZED_LINEAR_CONVOLUTION on matrix units: how the input is read, and the dispatches."""
+"""The product of a QUANTIZED_LINEAR_CONVOLUTION by vectors of K: how the input is read, sizes, and the dispatches."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
+from dmlvk import quirks
+from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
@@ -17,10 +19,10 @@ from dmlvk.planning.builder import (
     View,
     by_dimension,
 )
+from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import CLEAN, Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution import matrix_sizes
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
@@ -138,11 +140,11 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
 
     def shares_pipelines(self, box: Box) -> bool:
         """Whether sizes are push constants."""
-        return matrix_sizes.shares_pipelines(self.operands.builder.profile, self.operations(box))
+        return shares_pipelines(self.operands.builder.profile, self.operations(box))
 
     def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:
         """Pushes the sizes, also those that are constants: the kernel has push constants for all of them."""
-        dispatch.push(part_steps=self.part_steps, **matrix_sizes.push_constants(sizes))
+        dispatch.push(part_steps=self.part_steps, **size_push_constants(sizes))
 
     @property
     def part_steps(self) -> int:
@@ -199,31 +201,9 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
         tile, runs = shape.tile, shape.runs
         channels, written = self.channels(box), self.written(box)
         extents = [high - low for low, high in box]
-        first_row, first_column = (
-            box[dimension][0] * geometry.strides[k] - geometry.start_padding[k]
-            for k, dimension in enumerate((ROW, COLUMN))
-        )
+        first_row, first_column = self._first_tap(box)
         dispatch = DispatchBuilder(shape.kernel)
-        if self.source is not None:
-            unit, strides = UNITS[self.fetch], list(self.source.strides)
-            channel_stride = strides[1]
-            strides[1] *= geometry.input_channels_per_group
-            input_bounds = self.source.bounds(self.operands.whole_input)
-            first_channel = box[GROUP][0] * geometry.input_channels_per_group
-            address = self.source.address((box[IMAGE][0], first_channel, first_row, first_column))
-        else:
-            unit, channel_stride = VECTOR_SIZE if runs.aligned else 4, 1
-            strides = [4 * part.image_stride, 4 * part.group_stride, 4 * part.columns * part.quads, 4 * part.quads]
-            # The last run of a pixel is read in whole vectors.
-            input_bounds = (part.start, part.start + part.size + (0 if runs.aligned else VECTOR_SIZE))
-            address = part.start + (
-                (box[IMAGE][0] - part.images[0]) * strides[0]
-                + (box[GROUP][0] - part.groups[0]) * strides[1]
-                + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * strides[2]
-                + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * strides[3]
-            )
-        strides = [stride // unit for stride in strides]
-        dispatch.window(part.tensor, input_bounds, address, unit, "input_start", Access.READ)
+        strides, channel_stride = self._input_window(dispatch, box)
         panels = packed_filter.bounds(self.panels(box))
         dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, "filter_start", Access.READ)
         output_address = self.operands.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
@@ -236,14 +216,7 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             Access.WRITE,
         )
         self.operands.parameters.bind(dispatch, channels)
-        if tile.parts > 1:
-            size = math.prod(super().grid(box)) * tile.part_sums_size
-            start = self.operands.builder.clean.allocate(size)
-            if not self.operands.builder.fits(CLEAN, (start, start + size)):
-                raise ObstacleError(Obstacle("bytes of the sums of parts of K", size, "at most a window's"))
-            dispatch.window(CLEAN, (start, start + size), start, 4, "part_sums_start", Access.WRITE)
-        else:
-            dispatch.unread_window(dispatch.windows[1], "part_sums_start")
+        self._part_sums_window(dispatch, box)
         first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
@@ -271,7 +244,7 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             "INPUT_STRIDE_W": strides[3] * geometry.strides[1],
             "TAP_STRIDE_H": strides[2] * geometry.dilations[0],
             "TAP_STRIDE_W": strides[3] * geometry.dilations[1],
-            "CHANNEL_STRIDE": channel_stride // unit,
+            "CHANNEL_STRIDE": channel_stride,
             **by_dimension("OUTPUT_STRIDE", "NCHW", self.operands.output.strides),
             "ROW_LIMIT": geometry.input_size[0],
             "COLUMN_LIMIT": geometry.input_size[1],
@@ -285,7 +258,7 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             "WHOLE_STEPS": int(self._fetches_whole_steps(box)),
             "STORE_UNIT": unit_stored,
             **self.operands.parameters.constants,
-            **matrix_sizes.constants(sizes, self.shares_pipelines(box)),
+            **size_constants(sizes, self.shares_pipelines(box)),
             "PREPARED": int(packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             "EVEN_INPUT": int(self._reads_evenly(extents, strides)),
@@ -302,6 +275,51 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             operations=operations,
             subgroup_size=self.subgroup_size,
         )
+
+    def _first_tap(self, box: Box) -> tuple[int, int]:
+        """The input's row and column under the first output's first tap; may be negative."""
+        geometry = self.geometry
+        row, column = (
+            box[dimension][0] * geometry.strides[k] - geometry.start_padding[k]
+            for k, dimension in enumerate((ROW, COLUMN))
+        )
+        return row, column
+
+    def _input_window(self, dispatch: DispatchBuilder, box: Box) -> tuple[list[int], int]:
+        """Bind the input under a box, in place or packed. Returns its strides and a channel's, in units of a read."""
+        geometry, part, runs = self.geometry, self.part, self.shape.runs
+        if self.source is not None:
+            unit, strides = UNITS[self.fetch], list(self.source.strides)
+            channel_stride = strides[1]
+            strides[1] *= geometry.input_channels_per_group
+            input_bounds = self.source.bounds(self.operands.whole_input)
+            first_channel = box[GROUP][0] * geometry.input_channels_per_group
+            address = self.source.address((box[IMAGE][0], first_channel, *self._first_tap(box)))
+        else:
+            unit, channel_stride = VECTOR_SIZE if runs.aligned else 4, 1
+            strides = [4 * part.image_stride, 4 * part.group_stride, 4 * part.columns * part.quads, 4 * part.quads]
+            # The last run of a pixel is read in whole vectors.
+            input_bounds = (part.start, part.start + part.size + (0 if runs.aligned else VECTOR_SIZE))
+            address = part.start + (
+                (box[IMAGE][0] - part.images[0]) * strides[0]
+                + (box[GROUP][0] - part.groups[0]) * strides[1]
+                + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * strides[2]
+                + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * strides[3]
+            )
+        dispatch.window(part.tensor, input_bounds, address, unit, "input_start", Access.READ)
+        return [stride // unit for stride in strides], channel_stride // unit
+
+    def _part_sums_window(self, dispatch: DispatchBuilder, box: Box) -> None:
+        """Bind the sums of the parts of K, if there are several."""
+        tile = self.shape.tile
+        if tile.parts > 1:
+            size = math.prod(super().grid(box)) * tile.part_sums_size
+            start = self.operands.builder.clean.allocate(size)
+            if not self.operands.builder.fits(CLEAN, (start, start + size)):
+                raise ObstacleError(Obstacle("bytes of the sums of parts of K", size, "at most a window's"))
+            dispatch.window(CLEAN, (start, start + size), start, 4, "part_sums_start", Access.WRITE)
+        else:
+            dispatch.unread_window(dispatch.windows[1], "part_sums_start")
 
     def _constants(self, shape: TiledShape, tile: Tile, runs: Runs) -> dict[str, int]:
         geometry, parameters = self.geometry, self.operands.parameters
@@ -392,3 +410,44 @@ def _is_even(extents: Sequence[int], strides: Sequence[int]) -> bool:
     images, rows, columns = extents[IMAGE], extents[ROW], extents[COLUMN]
     step = strides[3]
     return (rows == 1 or strides[2] == columns * step) and (images == 1 or strides[0] == rows * columns * step)
+
+
+# Sizes that are divisors, with the first bit of their shifts.
+DIVISORS = {"ROWS": 0, "COLUMNS": 5, "RUN": 10}
+# Dispatches of at most this many operations share pipelines. On an H200 they take 9 us at most, of which constants save
+# 1%, and in a network the next layer finds the kernel's code where it is. (ResNet-50 has 231 million operations in a
+# layer of one picture.)
+SHORT_OPERATIONS = 280_000_000
+
+
+def shares_pipelines(profile: DeviceProfile, operations: int) -> bool:
+    """Whether a dispatch takes its sizes as push constants."""
+    return operations <= SHORT_OPERATIONS and not quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS.applies_to(profile)
+
+
+def size_push_constants(sizes: Mapping[str, int]) -> dict[str, int]:
+    """The push constants of a kernel's sizes: each size, and what replaces the divisions by some of them."""
+    values = {name.lower(): value for name, value in sizes.items()}
+    shifts = 0
+    for name, first_bit in DIVISORS.items():
+        reciprocal, shift = reciprocal_of(sizes[name])
+        values[f"{name.lower()}_reciprocal"] = reciprocal
+        shifts |= shift << first_bit
+    return {**values, "reciprocal_shifts": shifts}
+
+
+def reciprocal_of(divisor: int) -> tuple[int, int]:
+    """A number and a shift, for which 2 * n * number >> 32 + shift is n // divisor for all n below 2**31."""
+    if divisor == 1:
+        return 1 << 31, 0
+    multiplier, shift = quick_division(divisor)
+    return multiplier, shift + 1
+
+
+def size_constants(sizes: Mapping[str, int], is_shared: bool) -> dict[str, int]:
+    """The specialization constants of sizes: their values, or 0 for those that the kernel takes as push constants."""
+    if not is_shared:
+        return dict(sizes)
+    # One tile in turn, and one part, are constants in any case: less code. So are neighbours.
+    alone = {name for name in ("TURNS", "PARTS", "OUTPUT_STRIDE_C") if sizes[name] == 1}
+    return {name: value if name in alone else 0 for name, value in sizes.items()}

@@ -13,7 +13,7 @@ import dmlvk
 from dmlvk import TensorDesc
 from dmlvk.conformance.recorded import NAMES, load
 from dmlvk.planning import plan
-from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES
+from dmlvk.planning.quantized_linear_convolution.choice import PATH_NAMES
 from tests.convolution_cases import TYPES, random_case
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized, special_case
 from tests.kernels.quantized_linear_convolution.paths import MADE_FOR_SOME, PATHS, paths_of, run, takes

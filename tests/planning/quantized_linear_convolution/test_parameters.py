@@ -9,8 +9,9 @@ import pytest
 from dmlvk.conformance.profiles import PROFILES
 from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.plan import Dispatch
-from dmlvk.planning.quantized_linear_convolution.channel_parameters import KERNEL, PREPARED_ROWS
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution.packing import PARAMETERS_KERNEL as KERNEL
+from dmlvk.planning.quantized_linear_convolution.packing import PREPARED_ROWS
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution

@@ -19,11 +19,11 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import quantized_linear_convolution
 from dmlvk.planning.device_rates import LARGE_GPU
 from dmlvk.planning.plan import CLEAN, NO_OFFSETS, Access, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.choice import PATH_NAMES as PATHS
+from dmlvk.planning.quantized_linear_convolution.choice import PATHS as REGISTERED
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.path import Path, Problem
-from dmlvk.planning.quantized_linear_convolution.registry import PATH_NAMES as PATHS
-from dmlvk.planning.quantized_linear_convolution.registry import PATHS as REGISTERED
 from dmlvk.planning.quantized_linear_convolution.split_k import MANY_STEPS, SplitKPath
 from tests import profiles
 from tests.planning.limits import check_plan
