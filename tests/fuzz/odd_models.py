@@ -58,7 +58,7 @@ def odd_model(seed: int, number: int) -> OddModel:
 class _Maker:
     def __init__(self, random: np.random.Generator) -> None:
         self.random = random
-        self.opset = int(random.choice([7, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 21, 22]))
+        self.opset = int(random.choice([7, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 21, 22, 23]))
         self.words = [f"opset {self.opset}"]
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
@@ -72,6 +72,10 @@ class _Maker:
         rank = int(self.pick([0, 1, 2, 2, 3, 3, 4, 4, 4, 5]))
         self.shape: tuple[int, ...] = tuple(int(n) for n in random.integers(1, 6, rank))
         self.dtype = str(self.pick(DTYPES))
+        if rank and self.chance(15):
+            self.words.append("no elements")
+            axis = int(random.integers(0, rank))
+            self.shape = (*self.shape[:axis], 0, *self.shape[axis + 1 :])
         if self.is_quantized:
             self.shape = (int(self.pick([1, 2])), int(self.pick([1, 4])), *(int(n) for n in random.integers(3, 8, 2)))
             self.dtype = str(self.pick(QUANTIZED))
@@ -597,6 +601,46 @@ def _branches(maker: _Maker, model: onnx.ModelProto) -> None:
     )
 
 
+def _loop(maker: _Maker, model: onnx.ModelProto) -> None:
+    """The last node moves into the body of a Loop, which stacks its outputs."""
+    graph = model.graph
+    last = onnx.NodeProto()
+    last.CopyFrom(graph.node[-1])
+    given = [value for value in graph.output if value.name in last.output]
+    if len(last.output) != 1 or not given:
+        return
+    outside = last.output[0]
+    # A name inside may be that of a value outside.
+    last.output[0] = str(maker.pick(["inside", "x2", outside]))
+    values = [helper.make_tensor_value_info("turn", TensorProto.INT64, [])]
+    values.append(helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []))
+    results = [helper.make_tensor_value_info("still", TensorProto.BOOL, []), onnx.ValueInfoProto(name=last.output[0])]
+    body = helper.make_graph([helper.make_node("Identity", ["goes_on"], ["still"]), last], "body", values, results)
+    graph.initializer.append(_tensor("turns", np.array(int(maker.random.integers(0, 4)))))
+    del graph.node[-1]
+    graph.node.append(helper.make_node("Loop", ["turns", ""], [outside], body=body))
+    given[0].ClearField("type")
+
+
+def _initializer_is_given(maker: _Maker, model: onnx.ModelProto) -> None:
+    """A feed takes the place of an initializer."""
+    if not model.graph.initializer:
+        return
+    tensor = maker.pick(model.graph.initializer)
+    if tensor.name not in [value.name for value in model.graph.input]:
+        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    array = numpy_helper.to_array(tensor)
+    maker.feeds[tensor.name] = array[::-1].copy() if array.ndim and maker.chance(2) else array
+
+
+def _one_name_for_sizes(maker: _Maker, model: onnx.ModelProto) -> None:
+    """Sizes that differ have the same name."""
+    for value in (*model.graph.input, *model.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if maker.chance(2):
+                dim.dim_param = "n"
+
+
 ODDITIES: tuple[Callable[[_Maker, onnx.ModelProto], None], ...] = (
     _unsorted,
     _domain_by_its_long_name,
@@ -616,4 +660,7 @@ ODDITIES: tuple[Callable[[_Maker, onnx.ModelProto], None], ...] = (
     _functions,
     _functions,
     _branches,
+    _loop,
+    _initializer_is_given,
+    _one_name_for_sizes,
 )
