@@ -65,7 +65,7 @@ class Operands:
         self.owned[name] = array
 
 
-def require_exact_scales(scales: Sequence[Array]) -> None:
+def require_exact_scales(scales: Sequence[Array], *, are_constant: bool = False) -> None:
     """Refuse scales with which sums cannot be scaled as ONNX Runtime scales them.
 
     It multiplies a sum by input scale x filter scale / output scale. Where a step of that leaves the normal range of
@@ -75,6 +75,8 @@ def require_exact_scales(scales: Sequence[Array]) -> None:
     ----------
     scales : sequence of ndarray
         Of the input, of the filter (one, or one for each channel) and of the output.
+    are_constant : bool
+        Whether a plan can give the device others with the same total: see `_with_normal_product`.
 
     Raises
     ------
@@ -88,6 +90,8 @@ def require_exact_scales(scales: Sequence[Array]) -> None:
         product = source * filters
         steps = (source, filters, output, product, product / output)
     for name, step in zip(("input", "filter", "output", "input times filter", "total"), steps, strict=True):
+        if are_constant and name in ("input times filter", "total") and np.isfinite(step).all() and step.all():
+            continue
         wrong = step[~(np.isfinite(step) & (np.abs(step) >= SMALLEST_NORMAL))]
         if wrong.size:
             raise NotOnDeviceError(f"its {name} scale is {wrong[0]:g}, which is no normal float32")
@@ -162,6 +166,7 @@ def plan_convolution(node: Node, builder: Builder) -> None:
         if bias_shape != (filters,) or bias_type != np.int32:
             raise NotOnDeviceError(f"a bias of shape {bias_shape} and type {bias_type.name}; it is int32 ({filters},)")
         operands.add("bias_tensor", names["bias_tensor"], (1, filters, 1, 1)[:rank])
+    _with_normal_product(operands)
     desc = QuantizedLinearConvolutionDesc(**operands.tensors, **geometry, group_count=node.attributes.get("group", 1))
     builder.dispatch(desc, operands.places, operands.owned)
     builder.set(node.outputs[0], output)
@@ -180,6 +185,25 @@ def _add_quantization(
             # ONNX requires a filter's zero point. A kernel that knows it to be 0 is shorter.
             if name != "filter_zero_point_tensor" or not operands.is_zero(names[name]):
                 operands.add(name, names[name], sizes)
+
+
+def _with_normal_product(operands: Operands) -> None:
+    """Where a step of the total scale is a denormal, put the total in the filter's place, and 1 in the others'.
+
+    Quantizers give such scales to branches and channels whose values are all zero. A sum, of at most 2^31, times a
+    denormal rounds to 0, as it does times the least normal number.
+    """
+    fields = ("input_scale_tensor", "filter_scale_tensor", "output_scale_tensor")
+    if not all(field in operands.owned for field in fields):
+        return
+    source, filters, output = (np.asarray(operands.owned[field], np.float32) for field in fields)
+    with np.errstate(all="ignore"):
+        product = source * filters
+        total = product / output
+    if min(np.abs(product).min(), np.abs(total).min()) < SMALLEST_NORMAL:
+        total = np.where(np.abs(total) < SMALLEST_NORMAL, np.float32(SMALLEST_NORMAL), total)
+        for field, array in zip(fields, (np.ones_like(source), total, np.ones_like(output)), strict=True):
+            operands.own(field, array)
 
 
 def _rows_desc(dtype: np.dtype[Any], channels: int, rows: int) -> TensorDesc:
@@ -313,6 +337,7 @@ def _plan_rows(
         operands.own("input_scale_tensor", alpha * operands.owned["input_scale_tensor"])
     if bias is not None:
         operands.own("bias_tensor", bias.reshape(1, columns, 1, 1))
+    _with_normal_product(operands)
     desc = QuantizedLinearConvolutionDesc(
         **operands.tensors,
         strides=(1, 1),

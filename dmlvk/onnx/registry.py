@@ -164,7 +164,7 @@ def require_on_device(node: Node, graph: Graph) -> Entry:
     scales = [graph.constant(name) for name in scales_of(node)]
     known = [scale for scale in scales if scale is not None]
     if known and len(known) == len(scales):
-        convolution.require_exact_scales(known)
+        convolution.require_exact_scales(known, are_constant=True)
     return entry
 
 

@@ -31,6 +31,8 @@ class Findings:
         Each node on the device, and how it differs from ONNX Runtime's on the same inputs: "" if it does not.
     values : list of (str, str)
         Each value of a run, and how it differs from that of ONNX Runtime's run without optimization.
+    most_in_one_part : int
+        The most convolutions that follow each other on the device without a node of the host between them.
     """
 
     places: list[tuple[str, str]]
@@ -39,6 +41,7 @@ class Findings:
     optimized: list[Array]
     nodes: list[tuple[str, str]]
     values: list[tuple[str, str]]
+    most_in_one_part: int
 
     @property
     def on_device(self) -> list[str]:
@@ -114,6 +117,7 @@ def examine(device: str, path: Path, runs: Sequence[Feeds]) -> Findings:
     """Run a model with one output on a device and on ONNX Runtime. The inputs may differ in size."""
     from dmlvk.onnx import InferenceSession
     from dmlvk.onnx.checking import check, check_values
+    from dmlvk.onnx.steps import DeviceStep
 
     session = InferenceSession(path, device)
     for feeds in runs:
@@ -122,9 +126,12 @@ def examine(device: str, path: Path, runs: Sequence[Feeds]) -> Findings:
     places = [(row.op_type, row.where) for row in session.placement]
     nodes = [_pair(finding) for feeds in runs for finding in check(session, feeds)]
     values = [_pair(finding) for feeds in runs for finding in check_values(session, feeds)]
+    steps = [] if session._last is None or session._last.last is None else session._last.last.steps
+    on_device = [step.nodes for step in steps if isinstance(step, DeviceStep)]
+    most = max((sum(node.op_type == "QLinearConv" for node in nodes) for nodes in on_device), default=0)
     session.device.close()
     plain, optimized = (_run(str(path), runs, optimize) for optimize in (False, True))
-    return Findings(places, found, plain, optimized, nodes, values)
+    return Findings(places, found, plain, optimized, nodes, values, most)
 
 
 def _pair(finding: Any) -> tuple[str, str]:

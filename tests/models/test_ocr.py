@@ -71,8 +71,22 @@ def test_each_node_on_the_device_equals_onnx_runtimes(
 ) -> None:
     findings = examined(name, format, device)
     assert findings.on_device.count("QLinearConv" if format == "QOperator" else "Conv") == NETWORKS[name][0]
-    assert len(findings.nodes) == 2 * len(findings.on_device)
+    # Of a node that a run needs for its sizes alone, all is known before; here it runs, beside those of the device.
+    assert 2 * len(findings.on_device) <= len(findings.nodes) <= 2 * len(findings.on_device) + 4
     assert not differences(findings.nodes)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("format", ["QOperator", "QDQ"])
+def test_convolutions_are_in_one_part(device: dmlvk.Device, examined: Examine, format: str, name: str) -> None:
+    """At least nine of ten, but for one file.
+
+    In `direction`, ONNX Runtime's QOperator form takes the mean of each squeeze in floats, behind a division that it
+    does not quantize: these means are the host's.
+    """
+    findings, total = examined(name, format, device), NETWORKS[name][0]
+    least = 0.25 if (name, format) == ("direction", "QOperator") else 0.9
+    assert findings.most_in_one_part >= least * total
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -11,6 +11,10 @@ import dmlvk
 from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.convolution import require_exact_scales
 from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.graph import Graph
+from dmlvk.onnx.model_file import load
+from dmlvk.onnx.program import Builder
+from dmlvk.onnx.registry import ENTRIES
 from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of, require_equal
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
@@ -86,6 +90,37 @@ def test_bits_are_onnx_runtimes(device: dmlvk.Device, kind: str) -> None:
         for outputs, expected in zip(found, right, strict=True):
             np.testing.assert_array_equal(outputs, expected, strict=True, err_msg=f"{name}, {constant}")
         assert place == ("device" if SCALES[name][3] else "host"), (name, constant)
+
+
+@pytest.mark.parametrize("kind", ["QLinearConv", "QLinearMatMul", "com.microsoft.QGemm"])
+def test_a_denormal_product_of_constants(device: dmlvk.Device, kind: str) -> None:
+    """The device is given the total, which is a usual number; scales that only a run knows are the host's."""
+    triples: list[tuple[Any, Any, Any]] = [
+        (1e-20, 1e-20, 2e-38),
+        (1e-20, [3e-20, 1e-20, 1e-18], 2e-38),
+        (1.2e-38, 0.1, 1e-3),  # as quantizers make them of a branch of zeros
+        (-1e-20, 2e-20, 2e-38),
+        (0.03, [0.002, 2.5e-38, 0.001], 0.7),  # and of a channel of zeros
+    ]
+    cases = [(triple, constant) for triple in triples for constant in (True, False)]
+    models = [_model(triple, constant, kind) for triple, constant in cases]
+    answers = ONNX_RUNTIME.call("scales", _answers, device.name, models)
+    for case, (found, right, place) in zip(cases, answers, strict=True):
+        for outputs, expected in zip(found, right, strict=True):
+            np.testing.assert_array_equal(outputs, expected, strict=True, err_msg=f"{case}")
+        assert place == ("device" if case[1] else "host"), case
+
+
+def test_a_denormal_product_is_given_as_its_total() -> None:
+    """A GPU may take a denormal for 0."""
+    model, feeds = _model((1.2e-38, 0.1, 1e-3), True, "QLinearConv")
+    graph = Graph(load(model))
+    builder = Builder(graph, {"x": (feeds["x"].shape, feeds["x"].dtype)}, {}, ())
+    builder.plan(ENTRIES["", "QLinearConv"].plan, graph.nodes[0])
+    owned = builder.program.operations[0].owned
+    assert owned["input_scale_tensor"] == owned["output_scale_tensor"] == 1
+    total = np.float32(1.2e-38) * np.float32(0.1) / np.float32(1e-3)
+    np.testing.assert_array_equal(owned["filter_scale_tensor"], [total])
 
 
 @pytest.mark.parametrize("name", SCALES)
