@@ -49,10 +49,12 @@ def compared(device: str, odd: OddModel) -> Comparison:
     if expected[0] == "refused late" and all(words in expected[1] for words in OWN_PLAN):
         expected = "refused its own plan", expected[1]
     fault = fault_of(found, expected)
-    if fault is not None and found[0] == expected[0] == "run":
-        # Fused convolutions have the bits of the optimized model.
+    if fault is not None and found[0] != "wrong" and expected[0] == "run":
+        # Fused convolutions have the bits of the optimized model. And ONNX Runtime's optimizer breaks some models: a
+        # Loop of no turns in a branch that it takes out of its If.
         optimized = ONNX_RUNTIME.call("an odd model", by_onnx_runtime, odd.model, odd.feeds, True)
-        fault = fault if fault_of(found, optimized) is not None else None
+        is_refused = found[0] != "run" and optimized[0] != "run"
+        fault = None if is_refused or fault_of(found, optimized) is None else fault
     if fault is not None and expected[0] == "run" and _is_unsteady(odd, expected[1]):
         return Comparison("run, with other values each time", None)
     return Comparison(expected[0], fault)
