@@ -71,7 +71,8 @@ LEFT_OUT = {
 OF_WINDOWS = (
     *(f"tests/runtime/test_{name}.py" for name in ("waiting", "interrupts", "background", "threads", "closing")),
     *(f"tests/runtime/test_{name}.py" for name in ("exchange", "cuda_sharing", "device_info")),
-    *(f"tests/vulkan/test_{name}.py" for name in ("copy_queue", "host_threads", "host_view", "library", "locks")),
+    *(f"tests/vulkan/test_{name}.py" for name in ("copy_queue", "host_threads", "host_view", "library")),
+    "tests/vulkan/interrupts/test_locks.py",
     *(f"tests/vulkan/test_{name}.py" for name in ("memory", "pipeline_cache", "transfers")),
     *(f"tests/test_{name}.py" for name in ("standard_streams", "file_lock", "files", "surroundings", "hostile_text")),
     *(f"tests/test_{name}.py" for name in ("command_line", "devices", "progress")),
