@@ -21,12 +21,16 @@ from dmlvk.planning.quantized_linear_convolution.depthwise_dispatch import (
     multiplies_packed,
     padded_count,
 )
-from dmlvk.planning.quantized_linear_convolution.estimate import EFFICIENCY, PARAMETER_WAITS, STORES_OF_A_BYTE
+from dmlvk.planning.quantized_linear_convolution.estimate import PARAMETER_WAITS, STORES_OF_A_BYTE
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.tensor_desc import TensorFlags
 
-# Multiply-adds on a CPU driver in the time of one of the direct kernel's: lavapipe, and the others.
+# Multiply-adds of the kernel in the time of one of the direct kernel's, and the last step of an output in taps.
+TAPS_AT_A_TIME, LAST_STEP_TAPS = 10.0, 10.0
+# Loads that an invocation waits for at each tap.
+WAITS_OF_TAP = 0.15
+# On CPU drivers: lavapipe, and the others, which are a little slower than with the direct kernel.
 CPU_TAPS_AT_A_TIME, CPU_TAPS_OF_ONE = 8.0, 0.8
 
 # Prepared channels are for short dispatches: an invocation waits less often. With words of columns, stride 1 and rows
@@ -117,11 +121,10 @@ class DepthwisePath(Path[None]):
         is_ragged = not words.channels_last and any(
             size % 4 for size in (geometry.input_size[1], geometry.output_size[1])
         )
-        # A multiply-add of a packed dot product takes as long as one of integers: half of the instructions move bytes.
-        # Columns that are no whole words are multiplied, too, by themselves.
-        of_one = 2 * geometry.tap_count / (EFFICIENCY * rates.integer) + 1 / rates.last_step
-        busy = outputs * (STORES_OF_A_BYTE if is_ragged else 1) * of_one
-        return rates.seconds(1, 0 if _is_prepared(problem) else PARAMETER_WAITS, busy)
+        stores = STORES_OF_A_BYTE if is_ragged else 1
+        busy = outputs * stores * (geometry.tap_count + LAST_STEP_TAPS) / (TAPS_AT_A_TIME * rates.tap)
+        waits = WAITS_OF_TAP * geometry.tap_count + (0 if _is_prepared(problem) else PARAMETER_WAITS)
+        return rates.seconds(1, waits, busy)
 
     def plan(self, problem: Problem, tile: None) -> Plan:
         stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))

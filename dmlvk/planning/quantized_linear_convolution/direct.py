@@ -12,8 +12,10 @@ from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Pro
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.planning.quantized_linear_convolution.tiles import packs_channels
 
-# Words of a sector of memory. In channels-last tensors neighbouring invocations read bytes of different sectors.
-SECTOR_WORDS = 8
+# The last step of an output, in taps.
+LAST_STEP_TAPS = 4.0
+# How often a byte counts in channels-last tensors, where neighbouring invocations read bytes that are not neighbours.
+SCATTERED = 5.6
 
 
 class DirectPath(Path[None]):
@@ -43,8 +45,8 @@ class DirectPath(Path[None]):
         # more than it needs: for channels-last tensors a whole sector for a byte.
         columns = geometry.output_size[1]
         padded = outputs * -(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME / columns
-        scattered = min(SECTOR_WORDS, geometry.output_channels) if packs_channels(geometry) else 1
-        busy = scattered * padded * geometry.tap_count / rates.tap + padded / rates.last_step
+        scattered = min(SCATTERED, geometry.output_channels) if packs_channels(geometry) else 1
+        busy = scattered * padded * (geometry.tap_count + LAST_STEP_TAPS) / rates.tap
         return rates.seconds(1, geometry.tap_count, busy)
 
     def plan(self, problem: Problem, tile: None) -> Plan:

@@ -21,12 +21,16 @@ from dmlvk._common.rates import Rates
 EFFICIENCY = 0.9
 # Bytes that workgroups fetch, most of them from caches, in the time in which a copy moves one.
 FETCHES = 2.5
+# Bytes of the tensors that caches hold for each processor.
+CACHED = 129e3
 # Loads that a workgroup waits for, one after the other, where it works out its channels' parameters first.
-PARAMETER_WAITS = 4
-# Stores of a word whose bytes are stored one by one, because no word of the output is whole.
-STORES_OF_A_BYTE = 4
+PARAMETER_WAITS = 4.0
+# Last steps in the time of one whose byte is stored by itself, because no word of the output is whole.
+STORES_OF_A_BYTE = 4.0
 # Bytes of whole vectors fetched in the time of one that is fetched by itself.
 FETCHES_OF_A_BYTE = 2.0
+# How often a byte of a group's few channels counts, which are a part of a line of memory.
+FETCHES_OF_A_GROUP = 1.4
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Work:
         Operations: multiply-adds, times two, with those of outputs that are not stored.
     fetched : float
         Bytes that all workgroups fetch.
+    moved : float
+        Bytes of the input and of the output, of which caches hold some.
     last_steps : float
         Outputs that are scaled, rounded and stored.
     waits : float
@@ -51,6 +57,7 @@ class Work:
     workgroups: int
     products: float
     fetched: float
+    moved: float
     last_steps: float
     waits: float
     parameter_rounds: int = 0
@@ -67,5 +74,6 @@ class Work:
         rounds = math.ceil(self.workgroups / rates.processors) * rates.processors / self.workgroups
         busy = self.products / (EFFICIENCY * getattr(rates, unit)) + self.last_steps / rates.last_step
         busy = rounds * (busy + self.fetched / (FETCHES * rates.copy))
+        busy += max(0, self.moved - CACHED * rates.processors) / rates.copy
         busy += self.parameter_rounds * PARAMETER_WAITS * rates.wait
         return rates.seconds(1, self.waits, busy)

@@ -65,6 +65,10 @@ class HaloShape(TiledShape):
         return self.steps(self.runs) // self.runs.count
 
     @property
+    def fetches_parts_of_lines(self) -> bool:
+        return False  # all taps find a position's channels in shared memory
+
+    @property
     def fetched_bytes(self) -> int:
         filters = self.steps(self.runs) * self.tile.channels
         positions = FETCHES_OF_A_POSITION * self.steps_of_channels * self.positions

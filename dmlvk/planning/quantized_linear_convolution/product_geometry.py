@@ -87,3 +87,8 @@ def joinable_counts(geometry: ConvolutionGeometry) -> Iterator[int]:
 def joined_groups(geometry: ConvolutionGeometry) -> int:
     """The descriptor's groups that make one group of a geometry."""
     return geometry.joined if isinstance(geometry, ProductGeometry) else 1
+
+
+def has_groups(geometry: ConvolutionGeometry) -> bool:
+    """Whether the descriptor has several groups, joined or not."""
+    return geometry.group_count > 1 or joined_groups(geometry) > 1

@@ -15,13 +15,14 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.quantized_linear_convolution.estimate import (
     FETCHES_OF_A_BYTE,
+    FETCHES_OF_A_GROUP,
     STORES_OF_A_BYTE,
     Work,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle
 from dmlvk.planning.quantized_linear_convolution.product import Shape
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups
 
 KERNEL = "quantized_linear_convolution/matrix"
 KERNEL_OF_FEW_REGISTERS = "quantized_linear_convolution/matrix_few_registers"
@@ -297,11 +298,15 @@ class TiledShape(Shape):
         geometry, tile = self.geometry, self.tile
         outputs = self.padded_outputs(pixels)
         workgroups = outputs // (tile.pixels * tile.channels) * max(1, tile.parts)
+        moved = geometry.input_channels * math.prod(geometry.input_size)
+        moved += geometry.output_channels * math.prod(geometry.output_size)
         single = FETCHES_OF_A_BYTE if self.reads_single_bytes else 1
+        of_group = FETCHES_OF_A_GROUP if has_groups(geometry) and self.fetches_parts_of_lines else 1
         return Work(
             workgroups=workgroups,
             products=2 * outputs * self.runs.size,
-            fetched=single * workgroups * self.fetched_bytes,
+            fetched=single * of_group * workgroups * self.fetched_bytes,
+            moved=float(geometry.batch * moved),
             # The subgroups that share K add their sums, each in the time of a last step.
             last_steps=outputs * ((STORES_OF_A_BYTE if is_ragged(geometry) else 1) + tile.splits - 1),
             waits=single * self.waits,
@@ -323,6 +328,11 @@ class TiledShape(Shape):
     def waits(self) -> float:
         """Loads that a workgroup waits for, one after the other: one in each step of K."""
         return self.steps_of_share
+
+    @property
+    def fetches_parts_of_lines(self) -> bool:
+        """Whether the kernel fetches the channels of a group, a part of a line of memory, for each tap."""
+        return True
 
     @property
     def reads_single_bytes(self) -> bool:
