@@ -230,7 +230,9 @@ class _Finder:
         for node in nodes.values():
             for position, name in enumerate(node.inputs if not self._is_parameter(node) else ()):
                 constant = self._parameter(name)
-                if constant is None or constant.size == 1 or name in sources:
+                # A batch normalization of one channel needs a dimension of channels, too.
+                is_one = constant is not None and constant.size == 1 and node.op_type != "BatchNormalization"
+                if constant is None or is_one or name in sources:
                     continue
                 if rank is None or constant.ndim > rank:
                     raise _Refused

@@ -164,6 +164,28 @@ def test_bytes_are_moved_in_place_of_floats(device: dmlvk.Device) -> None:
     assert not [row for row in rows if row.where == "host"]
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_batch_normalization_before_a_product_is_a_table(device: dmlvk.Device, channels: int) -> None:
+    """Of one channel, its parameters have one element; a table of pairs would have no dimension of channels for it."""
+    rng = np.random.default_rng(9)
+    x = elements(rng, np.float32, (2, channels, 4, 3))
+    nodes, constants = quantized(x)
+    constants |= {name: elements(rng, np.float32, (channels,)) ** 2 + np.float32(0.1) for name in ("a", "b", "c", "d")}
+    nodes += [
+        ("DequantizeLinear", ["v", "s", "z"], ["f"], {}),
+        ("BatchNormalization", ["f", "a", "b", "c", "d"], ["normal"], {}),
+        ("QuantizeLinear", ["normal", "s", "z"], ["q"], {}),
+        ("MaxPool", ["v"], ["largest"], {"kernel_shape": [1, 3]}),
+        ("DequantizeLinear", ["q", "s", "z"], ["g"], {}),
+        ("DequantizeLinear", ["largest", "s", "z"], ["h"], {}),
+        ("Mul", ["g", "h"], ["product"], {}),
+        ("QuantizeLinear", ["product", "s", "z"], ["y"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"y": np.int8}, constants)
+    rows = placed(device, model, {"x": x}, optimize=True)
+    assert not [row for row in rows if row.where == "host"]
+
+
 @pytest.mark.parametrize("use", ["output", "node"])
 @pytest.mark.parametrize("between", ["bytes", "floats"])
 def test_a_table_hides_no_value_that_somebody_else_reads(device: dmlvk.Device, between: str, use: str) -> None:
