@@ -254,6 +254,8 @@ SIMILAR: Mapping[str, tuple[str, slice]] = {
     "QLinearGlobalAveragePool": ("GlobalAveragePool", slice(0, 1)),
     "QGemm": ("Gemm", slice(0, 4, 3)),
 }
+# Operators whose output has the type of the first input.
+KEEPING_TYPE = frozenset(operator for operator, _ in SIMILAR.values())
 # The attributes that decide about sizes.
 OF_SIZES = (
     *("auto_pad", "axis", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides", "transA", "transB"),
@@ -306,6 +308,15 @@ def _types(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], set[str]]
             if dim.dim_param and dim.dim_param not in given:  # a name that inference made
                 dim.ClearField("dim_param")
     found = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
+    # Where inference refuses sizes, as at a Concat behind a pool whose sizes ONNX Runtime counts otherwise, elements
+    # still have the type of the first input.
+    elements = {name: kind.tensor_type.elem_type for name, kind in found.items()}
+    elements |= {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    for node in bare.graph.node:
+        name = node.output[0]
+        if node.op_type in KEEPING_TYPE and not node.domain and not elements.get(name) and elements.get(node.input[0]):
+            elements[name] = elements[node.input[0]]
+            found[name] = helper.make_tensor_type_proto(elements[name], None)
     uncertain = {name for name in declared if name not in found or not _is_certain(found[name])}
     return found | {name: declared[name] for name in uncertain if declared[name].WhichOneof("value")}, uncertain
 

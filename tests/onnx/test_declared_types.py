@@ -11,6 +11,8 @@ from onnx import helper
 
 import dmlvk
 from dmlvk.onnx import InferenceSession, ModelError
+from dmlvk.onnx.graph import Graph
+from dmlvk.onnx.model_file import load
 from tests.onnx.models import Array, Node, model_of, onnx_runtime, require_equal
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
@@ -154,3 +156,15 @@ def test_right_sizes_are_used(device: dmlvk.Device) -> None:
     session = InferenceSession(model, device)
     require_equal(session.run(None, {"x": x}), onnx_runtime(model, {"x": x}))
     assert session.get_outputs()[0].shape == [3, 5]
+
+
+def test_elements_have_a_type_where_inference_refuses_sizes() -> None:
+    """ONNX counts the outputs of some pools otherwise than ONNX Runtime, and then refuses what joins them."""
+    scale, point = np.array(0.1, np.float32), np.array(3, np.uint8)
+    nodes: list[Node] = [
+        ("com.microsoft.QLinearAdd", ["constant", "s", "z", "x", "s", "z", "s", "z"], ["sum"], {}),
+        ("com.microsoft.QLinearSigmoid", ["sum", "s", "z", "s", "z"], ["y"], {}),
+    ]
+    x, other = np.ones((2, 3), np.uint8), np.ones((2, 4), np.uint8)
+    graph = Graph(load(model_of(nodes, {"x": x}, {"y": np.uint8}, {"constant": other, "s": scale, "z": point})))
+    assert graph.element_type("sum") == graph.element_type("y") == onnx.TensorProto.UINT8
