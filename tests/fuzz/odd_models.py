@@ -449,12 +449,13 @@ def _domain_by_its_long_name(maker: _Maker, model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         if not node.domain and maker.chance(2):
             node.domain = "ai.onnx"
-    if maker.chance(2):
+    if maker.chance(2) and model.opset_import:  # another oddity may have taken them away
         model.opset_import[0].domain = "ai.onnx"
 
 
 def _imports_are_missing(maker: _Maker, model: onnx.ModelProto) -> None:
-    del model.opset_import[int(maker.random.integers(0, len(model.opset_import)))]
+    if model.opset_import:
+        del model.opset_import[int(maker.random.integers(0, len(model.opset_import)))]
 
 
 def _imports_twice(maker: _Maker, model: onnx.ModelProto) -> None:
