@@ -150,7 +150,7 @@ class CommandWriter:
     def write(self, bindings: tuple[Binding, ...]) -> Batch:
         """Record every dispatch of the bindings."""
         writes: frozenset[MemoryUse] = frozenset().union(*[binding.written for binding in bindings])
-        self._is_read_by_host |= any(use.is_direct for use in writes)
+        self._is_read_by_host = self._is_read_by_host or any(use.is_direct for use in writes)
         for binding in bindings:
             self._write(binding)
         if self._recorder is None and not self._command_buffers:
@@ -182,6 +182,9 @@ class CommandWriter:
     def compose(self, bindings: tuple[Binding, ...]) -> Batch:
         """Execute the bindings' secondary command buffers: far cheaper for the host than recording each dispatch."""
         barrier = self._vulkan.dispatch_barrier.secondary().handle
+        uses = tuple(chain.from_iterable([binding.uses for binding in bindings]))
+        writes = tuple(chain.from_iterable([binding.written for binding in bindings]))
+        self._is_read_by_host = self._is_read_by_host or any(use.is_direct for use in writes)
         hazards = self._hazards
         secondaries: list[Any] = []
         seconds = 0.0
@@ -194,8 +197,6 @@ class CommandWriter:
                 secondaries.append(barrier)
             secondaries.append((binding.secondary or record_secondary_inside(self._vulkan, binding)).handle)
         self._compose(secondaries)
-        uses = tuple(chain.from_iterable([binding.uses for binding in bindings]))
-        writes = tuple(chain.from_iterable([binding.written for binding in bindings]))
         kept = [binding.kept for binding in bindings]
         return self._vulkan.queue.batch(self._command_buffers, uses, writes, kept=kept, registered=False)
 

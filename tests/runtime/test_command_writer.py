@@ -9,9 +9,11 @@ import pytest
 
 import dmlvk
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
+from dmlvk.runtime.tensor import Buffer
 from dmlvk.vulkan.library import vk
+from dmlvk.vulkan.recorder import Recorder
 from tests.runtime.small_work import DESC, VALUES, Counter
-from tests.vulkan.variants import copy_desc
+from tests.vulkan.variants import copy_desc, open_variant
 
 
 class TestBarriers:
@@ -115,3 +117,34 @@ def test_long_work_is_split_into_submissions(device: dmlvk.Device, monkeypatch: 
     # In one call, so that the driver takes all of the work or none.
     assert parts == [5]
     np.testing.assert_array_equal(tensors[2].numpy(), VALUES)
+
+
+@pytest.mark.parametrize("how", ["a call", "a list", "a sequence"])
+@pytest.mark.parametrize("is_on_host", [False, True])
+def test_what_lies_on_the_host_is_made_visible_to_it(
+    device: dmlvk.Device, how: str, is_on_host: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With memory of the device's own, the host reads no other output without a transfer."""
+    made_visible: list[Recorder] = []
+    before = Recorder.before_host_reads
+    with open_variant(device, "staged") as staged:
+        memory = Buffer.on_host(staged.engine, 4 * DESC.sizes[0]) if is_on_host else None
+        target = staged.tensor(DESC) if memory is None else memory.tensor(DESC)
+        source, copy = staged.tensor(VALUES), staged.compile(copy_desc(DESC))
+        staged.wait()
+
+        def noted(recorder: Recorder, **options: Any) -> None:
+            made_visible.append(recorder)
+            before(recorder, **options)
+
+        monkeypatch.setattr(Recorder, "before_host_reads", noted)
+        if how == "a call":
+            submission = copy(input_tensor=source, output_tensor=target)
+        else:
+            binding = copy.bind(input_tensor=source, output_tensor=target)
+            bindings = [binding, binding]
+            submission = staged.submit(bindings) if how == "a list" else staged.sequence(bindings).submit()
+        submission.wait()
+        assert len(made_visible) == is_on_host
+        monkeypatch.undo()
+        np.testing.assert_array_equal(target.numpy(), VALUES)

@@ -23,7 +23,7 @@ from dmlvk.onnx.random_feeds import random_batch
 from dmlvk.onnx.session import FUSED
 from dmlvk.runtime.sequence import Sequence as Recorded
 
-# Of runs in a row, the last one counts: those before it bring the device to speed.
+# Of runs in a row on a GPU, the last one counts: those before it bring the device to speed.
 IN_A_ROW = 3
 
 
@@ -157,10 +157,11 @@ def _dispatches(device: dmlvk.Device, session: InferenceSession) -> list[Record]
     Behind itself it finds its code and its constants in caches.
     """
     rows: list[Record] = []
+    in_a_row = 1 if device.profile.device_type is DeviceType.CPU else IN_A_ROW
     for bindings in session._bindings():
         sequence = Recorded(device.engine, bindings, timestamps=True)
-        runs = [sequence.submit().dispatch_times for _ in range(IN_A_ROW * FEWEST_ROUNDS)]
-        medians = iter([statistics.median(times) for times in zip(*runs[IN_A_ROW - 1 :: IN_A_ROW], strict=True)])
+        runs = [sequence.submit().dispatch_times for _ in range(in_a_row * FEWEST_ROUNDS)]
+        medians = iter([statistics.median(times) for times in zip(*runs[in_a_row - 1 :: in_a_row], strict=True)])
         for binding in bindings:
             alone = time_chain(device, [binding], FEWEST_ROUNDS, is_repeated=True, warm_up_seconds=0.0)
             rows.append(

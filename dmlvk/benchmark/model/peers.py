@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.benchmark.networks.peers import choose_fastest
+from dmlvk.benchmark.networks.peers import choose_fastest, recorded_graph
 from dmlvk.benchmark.peers.peer import Peer, UnsupportedError, missing_package, package_version
 from dmlvk.benchmark.peers.torch import cuda_absence, time_on_cuda
 from dmlvk.benchmark.records import Record
@@ -160,21 +160,16 @@ class TorchGraph(ModelPeer):
 
     def _prepared(self, network: Any, image: Any) -> Callable[[], Any]:
         """A function that replays the network on the image in its memory, and returns the output."""
-        import torch
+        outputs: list[Any] = []
 
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                network(image)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output = network(image)
+        def run() -> None:
+            outputs[:] = [network(image)]
+
+        graph = recorded_graph(run)
 
         def replay() -> Any:
             graph.replay()
-            return output
+            return outputs[0]
 
         return replay
 

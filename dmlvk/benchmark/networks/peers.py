@@ -142,8 +142,8 @@ def choose_fastest() -> None:
     torch.backends.cudnn.benchmark = True
 
 
-def _time_graph(run: Callable[[], None], rounds: int, warm_up_seconds: float) -> ChainTimes:
-    """Record what a function issues in a CUDA graph, and time its replays by events and by the host's clock."""
+def recorded_graph(run: Callable[[], None]) -> Any:
+    """A CUDA graph of what a function issues."""
     import torch
 
     stream = torch.cuda.Stream()
@@ -156,6 +156,14 @@ def _time_graph(run: Callable[[], None], rounds: int, warm_up_seconds: float) ->
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()
+    return graph
+
+
+def _time_graph(run: Callable[[], None], rounds: int, warm_up_seconds: float) -> ChainTimes:
+    """Record what a function issues in a CUDA graph, and time its replays by events and by the host's clock."""
+    import torch
+
+    graph = recorded_graph(run)
     on_device = time_on_cuda(lambda _: graph.replay(), rounds, warm_up_seconds)
     on_wall = []
     for _ in range(rounds):
