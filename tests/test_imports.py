@@ -37,7 +37,7 @@ def test_the_package_keeps_the_contracts() -> None:
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("imports")
-    python_only = shutil.ignore_patterns("__pycache__", "*.spv", "*.json", "*.jpg")
+    python_only = shutil.ignore_patterns("__pycache__", "*.xz", "*.json", "*.jpg")
     shutil.copytree(ROOT / "dmlvk", root / "dmlvk", ignore=python_only)
     shutil.copy(ROOT / "pyproject.toml", root)
     return root

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import re
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 
+from dmlvk._common import files
+from dmlvk.errors import DeviceError
+from dmlvk.runtime import implementation
 from tools import compile_kernels
-from tools.compile_kernels import FLAGS, KERNELS, SPIRV
+from tools.compile_kernels import FLAGS, KERNELS, SPIRV, module_path, read_module
 from tools.spirv_interface import FOR_READERS, LOCAL_SIZE_X, instructions, places, without_names
 
 SOURCES = compile_kernels.kernel_sources()
@@ -71,6 +76,10 @@ FEATURE_KERNELS = {
 }
 
 
+def spirv(kernel: str) -> bytes:
+    return read_module(module_path(kernel))
+
+
 def test_there_are_kernels() -> None:
     assert SOURCES
 
@@ -86,7 +95,7 @@ def test_manifest_names_the_compiler() -> None:
 
 
 def test_spirv_folder_holds_the_kernels_and_nothing_else() -> None:
-    expected = {f"{kernel}.spv" for kernel in SOURCES} | {"manifest.json"}
+    expected = {f"{kernel}.spv.xz" for kernel in SOURCES} | {"manifest.json"}
     assert {path.relative_to(SPIRV).as_posix() for path in SPIRV.rglob("*") if path.is_file()} == expected, REMEDY
 
 
@@ -95,7 +104,7 @@ def test_spirv_was_compiled_from_this_source(kernel: str) -> None:
     entry = MANIFEST["kernels"][kernel]
     assert entry["source_sha256"] == compile_kernels.source_sha256(SOURCES[kernel]), f"{kernel} changed: {REMEDY}"
     assert entry["flags"] == FLAGS, REMEDY
-    assert entry["spirv_sha256"] == hashlib.sha256((SPIRV / f"{kernel}.spv").read_bytes()).hexdigest(), REMEDY
+    assert entry["spirv_sha256"] == hashlib.sha256(spirv(kernel)).hexdigest(), REMEDY
 
 
 @pytest.mark.parametrize("kernel", SOURCES)
@@ -103,7 +112,7 @@ def test_manifest_names_the_constants_that_the_module_declares(kernel: str) -> N
     entry = MANIFEST["kernels"][kernel]
     push_constants, constants = entry["push_constants"], entry["specialization_constants"]
     local_size_x = constants.index(LOCAL_SIZE_X) if LOCAL_SIZE_X in constants else None
-    assert places((SPIRV / f"{kernel}.spv").read_bytes()) == {
+    assert places(spirv(kernel)) == {
         "push_constants": list(push_constants.values()),
         "specialization_constants": list(range(len(constants))),
         LOCAL_SIZE_X: local_size_x,
@@ -117,7 +126,7 @@ def test_manifest_names_the_constants_that_the_module_declares(kernel: str) -> N
 @pytest.mark.parametrize("kernel", SOURCES)
 def test_modules_have_no_names(kernel: str) -> None:
     """They would be a sixth of the kernels, and no driver needs them."""
-    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
+    module = instructions(spirv(kernel))
     assert not FOR_READERS & {opcode for opcode, _ in module}, REMEDY
 
 
@@ -141,11 +150,11 @@ def test_only_names_are_removed() -> None:
 
 def test_what_is_compiled_again(tmp_path: Path) -> None:
     """A changed source, other flags, a lost or changed module, and one with names, as an earlier version wrote it."""
-    output = tmp_path / "kernel.spv"
+    output = tmp_path / "kernel.spv.xz"
 
     def is_current(module: bytes, described: bytes = BARE, source: str = "1", flags: object = FLAGS) -> bool:
         entry = {"source_sha256": source, "flags": flags, "spirv_sha256": hashlib.sha256(described).hexdigest()}
-        output.write_bytes(module)
+        output.write_bytes(lzma.compress(module))
         return compile_kernels._is_current(entry, "1", output)
 
     assert is_current(BARE)
@@ -155,7 +164,7 @@ def test_what_is_compiled_again(tmp_path: Path) -> None:
     assert not is_current(NAMED, BARE)
     assert not is_current(NAMED, NAMED)
     entry = {"source_sha256": "1", "flags": FLAGS, "spirv_sha256": hashlib.sha256(BARE).hexdigest()}
-    assert not compile_kernels._is_current(entry, "1", tmp_path / "lost.spv")
+    assert not compile_kernels._is_current(entry, "1", tmp_path / "lost.spv.xz")
 
 
 @pytest.mark.parametrize("kernel", SOURCES)
@@ -176,14 +185,14 @@ def test_kernel_needs_no_optional_feature(kernel: str) -> None:
     for ending, capabilities in FEATURE_KERNELS.items():
         if kernel.replace("_convolution_add/", "_convolution/").endswith(ending):
             allowed |= capabilities
-    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
+    module = instructions(spirv(kernel))
     assert {operands[0] for opcode, operands in module if opcode == OP_CAPABILITY} <= allowed
 
 
 @pytest.mark.parametrize("kernel", SOURCES)
 def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(kernel: str) -> None:
     """NVIDIA's loads of matrices read wrong values from an array that does not begin at a multiple of 16 bytes."""
-    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
+    module = instructions(spirv(kernel))
     if (OP_CAPABILITY, (COOPERATIVE_MATRIX,)) not in module:
         return
     scalars = {operands[0] for opcode, operands in module if opcode in (OP_TYPE_INT, OP_TYPE_FLOAT)}
@@ -199,11 +208,7 @@ def test_shared_memory_of_matrix_kernels_is_in_whole_vectors(kernel: str) -> Non
     ]
 
 
-MATRIX_KERNELS = [
-    kernel
-    for kernel in SOURCES
-    if (OP_CAPABILITY, (COOPERATIVE_MATRIX,)) in instructions((SPIRV / f"{kernel}.spv").read_bytes())
-]
+MATRIX_KERNELS = [kernel for kernel in SOURCES if (OP_CAPABILITY, (COOPERATIVE_MATRIX,)) in instructions(spirv(kernel))]
 
 
 def test_there_are_matrix_kernels() -> None:
@@ -213,7 +218,7 @@ def test_there_are_matrix_kernels() -> None:
 @pytest.mark.parametrize("kernel", MATRIX_KERNELS)
 def test_strides_of_matrices_can_be_constants(kernel: str) -> None:
     """See quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS: a constant, or one of two values that a constant chooses."""
-    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
+    module = instructions(spirv(kernel))
     constants = {operands[1] for opcode, operands in module if opcode in CONSTANTS}
     # In their order, so that operands are known before their result. Of a choice, only the value for constants counts.
     for opcode, operands in module:
@@ -232,14 +237,14 @@ def test_strides_of_matrices_can_be_constants(kernel: str) -> None:
 def test_no_optimizer_has_run(kernel: str) -> None:
     """See quirks.SPIRV_OPT_BREAKS_MATRIX_KERNELS. The optimizer would have inlined the functions."""
     assert not any(flag.startswith("-O") for flag in MANIFEST["kernels"][kernel]["flags"])
-    module = instructions((SPIRV / f"{kernel}.spv").read_bytes())
+    module = instructions(spirv(kernel))
     if not kernel.startswith("benchmark/"):  # it has no function besides main
         assert any(opcode == OP_FUNCTION_CALL for opcode, _ in module)
 
 
 @pytest.mark.parametrize("kernel", SOURCES)
 def test_kernel_has_one_entry_point_called_main(kernel: str) -> None:
-    module = (SPIRV / f"{kernel}.spv").read_bytes()
+    module = spirv(kernel)
     entries = [operands for opcode, operands in instructions(module) if opcode == OP_ENTRY_POINT]
     # Operands: execution model, function, name, interface.
     names = [struct.pack(f"<{len(operands)}I", *operands)[8:].split(b"\0")[0] for operands in entries]
@@ -267,3 +272,20 @@ def test_every_include_is_used() -> None:
     # Its kernel stands on the page that shows how to add an operator, and a test compiles it.
     used |= {KERNELS / "element_wise" / "operation.glsl"}
     assert set(KERNELS.rglob("*.glsl")) <= used
+
+
+def test_the_package_reads_the_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = next(iter(SOURCES))
+    assert implementation.spirv(kernel) == spirv(kernel)
+    uncached = implementation.spirv.__wrapped__
+    with pytest.raises(DeviceError, match=r"no/kernel\.spv\.xz, .* is missing from this installation"):
+        uncached("no/kernel")
+    whole = module_path(kernel).read_bytes()
+    for damaged in (whole[:-20], b"", b"\0" * 100, whole[:100] + b"\xff" + whole[101:]):
+        monkeypatch.setattr(files, "packaged_bytes", lambda package, name, content=damaged: content)
+        with pytest.raises(DeviceError, match="is damaged in this installation"):
+            uncached(kernel)
+    # As Python is where no liblzma was installed when it was built.
+    monkeypatch.setitem(sys.modules, "lzma", None)
+    with pytest.raises(DeviceError, match=r"was built without its module lzma.*liblzma-dev"):
+        uncached(kernel)

@@ -30,13 +30,22 @@ def spirv(kernel: str) -> bytes:
     Raises
     ------
     DeviceError
-        There is no such kernel: the installation is damaged.
+        There is no such kernel, or it is damaged: the installation is; or this Python cannot decompress it.
     """
     try:
-        return files.packaged_bytes("dmlvk", f"spirv/{kernel}.spv")
-    except OSError as error:
+        # Imported here: it takes milliseconds, and not every process runs a kernel.
+        from lzma import LZMAError, decompress
+    except ImportError as error:
         raise DeviceError(
-            f"{kernel}.spv, a compiled kernel, is missing from this installation of dmlvk: install it again"
+            "this Python was built without its module lzma, which decompresses the kernels: install liblzma's headers "
+            "(liblzma-dev or xz-devel) and build Python again"
+        ) from error
+    try:
+        return decompress(files.packaged_bytes("dmlvk", f"spirv/{kernel}.spv.xz"))
+    except (OSError, EOFError, LZMAError) as error:
+        state = "missing from" if isinstance(error, OSError) else "damaged in"
+        raise DeviceError(
+            f"{kernel}.spv.xz, a compiled kernel, is {state} this installation of dmlvk: install it again"
         ) from error
 
 

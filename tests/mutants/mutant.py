@@ -162,7 +162,7 @@ def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
         if finished.returncode != 0:
             raise ValueError(f"mutant {mutant.name!r} does not compile:\n{finished.stdout}{finished.stderr}")
         module = without_names(output.read_bytes())
-        if module != (SPIRV / f"{kernel}.spv").read_bytes():
+        if module != implementation.spirv(kernel):
             compiled[kernel] = module
     return compiled
 

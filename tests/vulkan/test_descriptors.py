@@ -10,6 +10,7 @@ import pytest
 
 import dmlvk
 from dmlvk.planning.kernel_interface import kernel_interface
+from dmlvk.runtime.implementation import spirv
 from dmlvk.vulkan.descriptors import FIRST_POOL_SETS, LARGEST_BUFFER_COUNT, BufferRange
 from dmlvk.vulkan.pipelines import LARGEST_PUSH_CONSTANTS_SIZE
 from tests.runtime.test_self_test import DESC
@@ -18,13 +19,13 @@ from tests.vulkan.variants import copy_desc
 pytestmark = pytest.mark.every_driver
 
 SPIRV = Path(dmlvk.__file__).with_name("spirv")
-KERNELS = sorted(path.relative_to(SPIRV).with_suffix("").as_posix() for path in SPIRV.rglob("*.spv"))
+KERNELS = sorted(path.relative_to(SPIRV).as_posix().removesuffix(".spv.xz") for path in SPIRV.rglob("*.spv.xz"))
 OP_DECORATE, BINDING = 71, 33
 
 
 def bindings(kernel: str) -> Iterator[int]:
     """The bindings that a kernel's SPIR-V declares."""
-    code = SPIRV.joinpath(f"{kernel}.spv").read_bytes()
+    code = spirv(kernel)
     words = struct.unpack(f"<{len(code) // 4}I", code)
     position = 5
     while position < len(words):
