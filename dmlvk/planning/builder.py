@@ -12,15 +12,7 @@ from typing import TypeAlias, TypeVar
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile, DeviceType
 from dmlvk.planning.grid import folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
-from dmlvk.planning.plan import (
-    CLEAN,
-    MAXIMUM_SUBMISSION_SECONDS,
-    PERSISTENT,
-    SCRATCH,
-    Access,
-    Dispatch,
-    Window,
-)
+from dmlvk.planning.plan import CLEAN, MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, Window
 
 BLOCK_SIZE = 16
 # Byte addresses and word indices inside a window are 32-bit numbers in the kernels.

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import PathError
 from dmlvk.planning.builder import Arena, Builder, View, copies
-from dmlvk.planning.families.element_wise import (
-    FIRST,
-    OUTPUT,
-    SECOND,
-    THIRD,
-    Stepping,
-    element_wise_dispatches,
-)
+from dmlvk.planning.families.element_wise import FIRST, OUTPUT, SECOND, THIRD, Stepping, element_wise_dispatches
 from dmlvk.planning.loop_nest import Operand
 from dmlvk.planning.plan import Dispatch, Plan, require_path
 from dmlvk.tensor_desc import TensorFlags

@@ -25,7 +25,6 @@ from dmlvk.planning.quantized_linear_convolution.path import (
     Offer,
     Path,
     Problem,
-    cheapest_tile,
 )
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
@@ -121,7 +120,7 @@ def close_paths(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile) ->
         estimates[path.name] = offer.seconds
         for name in path.tile_names(problem):
             with suppress(PathError, ObstacleError):
-                tile = path.named_tile(problem, name)
+                tile = path.named_tile(problem, offer.tile, name)
                 if tile not in seen:
                     seen.append(tile)
                     estimates[f"{path.name}:{name}"] = path.seconds(problem, tile)
@@ -150,10 +149,10 @@ def _forced(problem: Problem, text: str) -> Plan:
     if path is None or (tile_name and not path.example_tile):
         names = ", ".join(repr(name) for name in paths)
         raise PathError(f"{OPERATOR} has no kernel path {shown(text)} on {problem.profile.name}; it has {names}")
-    obstacle = path.obstacle_to(problem)
-    if obstacle is None:
+    offer, obstacle = Offer.of(path, problem), path.obstacle_to(problem)
+    if offer is not None:
         try:
-            tile = path.named_tile(problem, tile_name) if tile_name else cheapest_tile(path, problem)
+            tile = path.named_tile(problem, offer.tile, tile_name) if tile_name else offer.tile
             if slash:
                 tile = path.with_parts(tile, int(parts))
             made = Offer(path, tile, path.seconds(problem, tile)).plan(problem)

@@ -7,10 +7,7 @@ import math
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import (
-    View,
-    dense,
-)
+from dmlvk.planning.builder import View, dense
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import Plan
 from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels
@@ -105,8 +102,8 @@ class DepthwisePath(Path[None]):
             return Obstacle("input strides", problem.geometry.input_strides, "four neighbours in a 32-bit word")
         return obstacle
 
-    def tiles(self, problem: Problem) -> tuple[None]:
-        return (None,)
+    def tiles(self, problem: Problem) -> tuple[None, ...]:
+        return (None,) if self.obstacle_to(problem) is None else ()
 
     def kernel_seconds(self, problem: Problem, tile: None) -> float:
         geometry, profile = problem.geometry, problem.profile

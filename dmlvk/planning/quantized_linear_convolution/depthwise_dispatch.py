@@ -27,12 +27,7 @@ from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.parameters import (
-    BUFFER_COUNT,
-    PARAMETER_FIELDS,
-    Sources,
-    table_bounds,
-)
+from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT, PARAMETER_FIELDS, Sources, table_bounds
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError
 from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import reciprocal_of
 

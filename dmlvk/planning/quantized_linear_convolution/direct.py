@@ -33,8 +33,8 @@ class DirectPath(Path[None]):
     def obstacle_to(self, problem: Problem) -> Obstacle | None:
         return None
 
-    def tiles(self, problem: Problem) -> tuple[None]:
-        return (None,)
+    def tiles(self, problem: Problem) -> tuple[None, ...]:
+        return (None,) if self.obstacle_to(problem) is None else ()
 
     def kernel_seconds(self, problem: Problem, tile: None) -> float:
         geometry, rates = problem.geometry, rates_of(problem.profile)

@@ -110,6 +110,10 @@ class Positions:
     plane: int
     halo: int
 
+    def of_outputs(self, images: int, extents: tuple[int, int]) -> int:
+        """Positions from the first output of some images to the last one of as many rows and columns."""
+        return (images - 1) * self.plane + (extents[0] - 1) * self.pitch + extents[1]
+
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, extents: tuple[int, int]) -> Positions:
         """The positions of a number of rows and columns of outputs."""
@@ -174,18 +178,24 @@ class HaloCutter(TiledCutter[HaloShape]):
         return runs.words
 
     def pixels(self, box: Box) -> int:
-        return (box[IMAGE][1] - box[IMAGE][0]) * self._positions(box).plane
+        images, extents = box[IMAGE][1] - box[IMAGE][0], _extents(box)
+        return Positions.of(self.geometry, extents).of_outputs(images, extents)
+
+    def input_pixels(self, box: Box) -> int:
+        # The last outputs' taps lie behind them.
+        return (box[IMAGE][1] - box[IMAGE][0]) * Positions.of(self.geometry, _extents(box)).plane
 
     def more_constants(self, box: Box) -> dict[str, int]:
-        positions = self._positions(box)
+        positions = Positions.of(self.geometry, _extents(box))
         return {
             "PITCH": positions.pitch,
             "PLANE": positions.plane,
             "MOST_AHEAD": device_traits.fetches_ahead(self.operands.builder.profile),
         }
 
-    def _positions(self, box: Box) -> Positions:
-        return Positions.of(self.geometry, (box[ROW][1] - box[ROW][0], box[COLUMN][1] - box[COLUMN][0]))
+
+def _extents(box: Box) -> tuple[int, int]:
+    return box[ROW][1] - box[ROW][0], box[COLUMN][1] - box[COLUMN][0]
 
 
 class HaloPath(MatrixUnitsPath[HaloShape]):
@@ -224,4 +234,5 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
         return loss * super().kernel_seconds(problem, tile)
 
     def pixels(self, geometry: ConvolutionGeometry) -> int:
+        # All images alike: with the positions after the last output, which no workgroup computes, choices are better.
         return geometry.batch * Positions.of(geometry, geometry.output_size).plane

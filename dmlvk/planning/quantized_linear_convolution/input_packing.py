@@ -6,16 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import (
-    Box,
-    DispatchBuilder,
-    Range,
-    View,
-    boxes,
-    by_dimension,
-    largest,
-    reach,
-)
+from dmlvk.planning.builder import Box, DispatchBuilder, Range, View, boxes, by_dimension, largest, reach
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.operands import Operands

@@ -8,12 +8,7 @@ from typing import ClassVar
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import (
-    Box,
-    DispatchBuilder,
-    View,
-    by_dimension,
-)
+from dmlvk.planning.builder import Box, DispatchBuilder, View, by_dimension
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan

@@ -7,14 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import (
-    Box,
-    DispatchBuilder,
-    Range,
-    boxes,
-    by_dimension,
-    dense_copy,
-)
+from dmlvk.planning.builder import Box, DispatchBuilder, Range, boxes, by_dimension, dense_copy
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import PERSISTENT, Access, Dispatch

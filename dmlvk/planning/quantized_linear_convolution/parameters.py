@@ -10,13 +10,7 @@ from dataclasses import dataclass
 
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
-from dmlvk.planning.builder import (
-    Builder,
-    DispatchBuilder,
-    Range,
-    View,
-    dense_copy,
-)
+from dmlvk.planning.builder import Builder, DispatchBuilder, Range, View, dense_copy
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Window
 from dmlvk.tensor_desc import TensorFlags

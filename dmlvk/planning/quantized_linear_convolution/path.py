@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from operator import attrgetter
 from typing import ClassVar, Generic, TypeVar
 
@@ -134,11 +134,7 @@ class Path(ABC, Generic[Tile]):
 
     @abstractmethod
     def tiles(self, problem: Problem) -> Sequence[Tile]:
-        """The tiles that the path offers for a convolution that it can take; at least one."""
-
-    def possible_tiles(self, problem: Problem) -> Sequence[Tile]:
-        """The tiles that the path offers for any convolution: none if it cannot take it."""
-        return () if self.obstacle_to(problem) is not None else self.tiles(problem)
+        """The tiles that the path offers for a convolution; none if it cannot take it."""
 
     @abstractmethod
     def kernel_seconds(self, problem: Problem, tile: Tile) -> float:
@@ -169,8 +165,8 @@ class Path(ABC, Generic[Tile]):
             No window holds all that a part of the convolution needs.
         """
 
-    def named_tile(self, problem: Problem, name: str) -> Tile:
-        """The tile with a name.
+    def named_tile(self, problem: Problem, offered: Tile, name: str) -> Tile:
+        """The tile with a name, for as many joined groups as the offered tile has.
 
         Raises
         ------
@@ -194,12 +190,6 @@ class Path(ABC, Generic[Tile]):
         raise PathError(f"{OPERATOR}: path {self.name!r} does not cut K, so it has no {parts} parts")
 
 
-def cheapest_tile(path: Path[Tile], problem: Problem) -> Tile:
-    """A path's tile with the least estimated time."""
-    tiles = path.tiles(problem)
-    return tiles[0] if len(tiles) == 1 else min(tiles, key=partial(path.seconds, problem))
-
-
 @dataclass(frozen=True)
 class Offer(Generic[Tile]):
     """A path that can take a convolution, with its best tile.
@@ -219,7 +209,7 @@ class Offer(Generic[Tile]):
     @classmethod
     def of(cls, path: Path[Tile], problem: Problem) -> Offer[Tile] | None:
         """The path's best offer for a convolution; None if it cannot take it."""
-        offers = [cls(path, tile, path.seconds(problem, tile)) for tile in path.possible_tiles(problem)]
+        offers = [cls(path, tile, path.seconds(problem, tile)) for tile in path.tiles(problem)]
         return min(offers, key=attrgetter("seconds"), default=None)
 
     def plan(self, problem: Problem) -> Plan:

@@ -9,14 +9,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from dmlvk.device_profile import DeviceType
-from dmlvk.planning.builder import (
-    DISPATCH_SECONDS,
-    Box,
-    Range,
-    boxes,
-    largest,
-    reach,
-)
+from dmlvk.planning.builder import DISPATCH_SECONDS, Box, Range, boxes, largest, reach
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Dispatch
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
@@ -170,10 +163,9 @@ class ProductCutter(ABC, Generic[AnyShape]):
 
     @cached_property
     def _all_outputs(self) -> int:
-        geometry, panels = self.geometry, self.packed_filter.panels_of_group
-        rows, columns = geometry.output_size
-        extents = (geometry.batch, rows, geometry.group_count, panels, columns, self.packed_filter.width)
-        return self._outputs(tuple((0, extent) for extent in extents))
+        """The least that dispatches compute together: no box has fewer pixels than outputs."""
+        geometry = self.geometry
+        return self.shape.padded_outputs(geometry.batch * math.prod(geometry.output_size))
 
     def grid(self, box: Box) -> tuple[int, int, int]:
         pixel_groups = -(-self.pixels(box) // self.shape.pixels)

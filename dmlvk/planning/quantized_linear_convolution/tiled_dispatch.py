@@ -11,14 +11,7 @@ from dmlvk import quirks
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import (
-    DISPATCH_SECONDS,
-    Box,
-    DispatchBuilder,
-    Range,
-    View,
-    by_dimension,
-)
+from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, View, by_dimension
 from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
@@ -26,18 +19,8 @@ from dmlvk.planning.plan import CLEAN, Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.path import (
-    Obstacle,
-    ObstacleError,
-)
-from dmlvk.planning.quantized_linear_convolution.product import (
-    COLUMN,
-    GROUP,
-    IMAGE,
-    PANEL,
-    ROW,
-    ProductCutter,
-)
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError
+from dmlvk.planning.quantized_linear_convolution.product import COLUMN, GROUP, IMAGE, PANEL, ROW, ProductCutter
 from dmlvk.planning.quantized_linear_convolution.tiles import (
     KERNEL,
     LARGE_TILE,
@@ -188,6 +171,10 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
 
         return min(range(LARGEST_TURNS, 0, -1), key=tiles_in_turn)
 
+    def input_pixels(self, box: Box) -> int:
+        """The pixels in whose order the kernel finds its input: as many as it computes, or more."""
+        return self.pixels(box)
+
     def more_constants(self, box: Box) -> dict[str, int]:
         """Specialization constants that only this kernel has."""
         return {}
@@ -221,7 +208,7 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
         if extents[GROUP] > 1:
             first_stored, end_stored = 0, geometry.output_channels_per_group
         dispatch.push(
-            pixels=self.pixels(box),
+            pixels=self.input_pixels(box),
             taps=geometry.tap_count,
             first_channel=first_stored,
             channels=end_stored,

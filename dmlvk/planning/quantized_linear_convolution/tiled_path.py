@@ -16,7 +16,7 @@ from dmlvk.planning.plan import Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, channels_last
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import with_parameters
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem, cheapest_tile
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import product_dispatches
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, obstacle_to_packing, packing_seconds, part_limit
@@ -94,16 +94,13 @@ class TiledPath(Path[AnyTiledShape]):
         possible = [each for each in geometries if self._obstacle_to(problem, each) is None]
         return tuple(tile for tile in (self.shape(problem, each) for each in possible) if tile is not None)
 
-    def possible_tiles(self, problem: Problem) -> tuple[AnyTiledShape, ...]:
-        return self.tiles(problem)
-
     def tile_names(self, problem: Problem) -> Iterable[str]:
         profile, geometry = problem.profile, problem.product_geometries[-1]
         rules = self.rules(profile, geometry)
         return (rules.name(tile) for tile in self.seeds(profile, geometry))
 
-    def named_tile(self, problem: Problem, name: str) -> AnyTiledShape:
-        tile = self.shape(problem, cheapest_tile(self, problem).geometry, name)
+    def named_tile(self, problem: Problem, offered: AnyTiledShape, name: str) -> AnyTiledShape:
+        tile = self.shape(problem, offered.geometry, name)
         assert tile is not None, "a named tile is possible, or an error"
         obstacle = _obstacle_to_operands(problem, tile)
         if obstacle is not None:

@@ -9,7 +9,7 @@ import pytest
 from dmlvk.planning.plan import NO_OFFSETS
 from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Problem, cheapest_tile
+from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Offer, Problem
 from tests import profiles
 from tests.amount import THOROUGH
 from tests.planning.limits import check_plan
@@ -31,7 +31,8 @@ def test_the_plan_has_the_least_estimate_and_keeps_to_the_limits(name: str, prof
         return
     found = offers(problem)
     for offer in found:
-        assert offer.tile == cheapest_tile(offer.path, problem)
+        assert offer == Offer.of(offer.path, problem)
+        assert offer.seconds == min(offer.path.seconds(problem, tile) for tile in offer.path.tiles(problem))
     cheaper = [offer for offer in found if offer.seconds < chosen.seconds]
     assert chosen.seconds in {offer.seconds for offer in found}
     assert not cheaper or "GiB" in name, "only parts of an input that lie too far apart for a window"

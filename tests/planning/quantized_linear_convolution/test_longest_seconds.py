@@ -9,7 +9,7 @@ import pytest
 from dmlvk.device_profile import DeviceType
 from dmlvk.planning.builder import DISPATCH_SECONDS, Builder, View, copies
 from dmlvk.planning.device_rates import LARGE_GPU, SLOWEST, SLOWEST_MEASURED, longest
-from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, NO_OFFSETS, PERSISTENT
+from dmlvk.planning.plan import NO_OFFSETS, PERSISTENT
 from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Problem
@@ -20,6 +20,7 @@ from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS,
 # Batches of eight: long enough for several dispatches on each device, and not for thousands on a CPU.
 LAYERS = {name: DESCRIPTORS[name] for name in ("odd", "NHWC", "ResNeXt", "all owned", "ResNet, 256 channels")} | {
     "first layer": convolution(8, 3, (224, 224), 64, (7, 7), strides=(2, 2), padding=(3, 3)),
+    "cut in rows": convolution(8, 256, (14, 14), 256, (3, 3), padding=(1, 1)),
     "depthwise": convolution(8, 144, (56, 56), 144, (3, 3), groups=144, padding=(1, 1)),
 }
 DEVICES = ["nvidia-h200", "amd-navi21", "intel-bmg", "intel-skl", "apple-m1", "lavapipe-26.2", "swiftshader"]
@@ -41,13 +42,12 @@ def test_dispatches_share_the_estimate_of_the_choice(device: str, name: str) -> 
         products = [dispatch for dispatch in made.dispatches if dispatch.operations]
         expected = longest(problem.profile, kernel)
         assert expected == kernel * SLOWEST[problem.profile.device_type]
-        if any(dispatch.seconds == MAXIMUM_SUBMISSION_SECONDS for dispatch in products):
+        if any(dispatch.seconds > DISPATCH_SECONDS for dispatch in products):
             assert "vectors" in offer.path.name and problem.profile.device_type is DeviceType.CPU, "a tile is too long"
             assert len(products) <= 2 * expected / DISPATCH_SECONDS, "a part of a tile takes as long as all of it"
             continue
         total = sum(dispatch.seconds for dispatch in products)
         assert expected * 0.999 <= total <= expected * MOST_PADDING, offer.path.name
-        assert max(dispatch.seconds for dispatch in products) <= DISPATCH_SECONDS
 
 
 def test_planes_are_read_in_place_if_one_of_them_is_short() -> None:
