@@ -8,18 +8,22 @@ Each checkout runs in a process of its own. For each case the two processes take
 work on the machine affects both. The figures are processor time, summed over all threads of a process: on a CPU driver
 that is the time of the kernel. Times are the minimum of the rounds; ratios are the median of the ratios of neighbouring
 calls. The results of the two are compared byte for byte.
+
+The cases "host: ..." are what calls cost the thread that makes them, with next to no work for the device. A turn is the
+least processor time of several hundred calls.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -37,6 +41,12 @@ from dmlvk import DataType, DiagonalMatrix1Desc, OneHotDesc, QuantizedLinearConv
 TURN_SECONDS = 0.1 if sys.platform == "win32" else 0.0
 
 INT32_MIN = -(1 << 31)
+HOST = "host: "
+HOST_STEPS = (
+    "a call", "a call and the wait for it", "submit of one binding", "submit of a sequence", "submit of 100 bindings",
+    "submit of 100 bindings, recorded", "submit of a chain, recorded", "compile of a known descriptor", "bind",
+    "tensor",
+)  # fmt: skip
 COLUMNS = ("case", "before", "after", "after / before", "results")
 # Neighbouring calls on a machine with other work differ by less.
 NOISE = 1.1
@@ -164,7 +174,7 @@ def convolution(shape: tuple[int, ...], channels_last: bool) -> QuantizedLinearC
 
 
 def cases() -> dict[str, Any]:
-    """Descriptors by name."""
+    """Descriptors by name, and names of `Host.steps` without one."""
     found: dict[str, Any] = {}
     for data_type in (DataType.UINT8, DataType.FLOAT32):
         for operator, make in (("SLICE1", slices), ("DIAGONAL_MATRIX1", diagonals), ("ONE_HOT", one_hots)):
@@ -172,7 +182,56 @@ def cases() -> dict[str, Any]:
     for name, shape in CONVOLUTIONS.items():
         for layout in ("NHWC", "NCHW"):
             found[f"QUANTIZED_LINEAR_CONVOLUTION {name}, {layout}"] = convolution(shape, layout == "NHWC")
-    return found
+    return found | {f"{HOST}{name}": None for name in HOST_STEPS}
+
+
+class Host:
+    """Calls with next to no work for the device, by name: what they cost the thread that makes them."""
+
+    def __init__(self, device: dmlvk.Device) -> None:
+        self.device = device
+        values = np.arange(64, dtype=np.int32)
+        tensor = TensorDesc(DataType.INT32, values.shape)
+        # An even number of these leaves a row as it was.
+        window: dict[str, Any] = {"input_window_offsets": [0], "input_window_sizes": [64]}
+        reverse = Slice1Desc(input_tensor=tensor, output_tensor=tensor, input_window_strides=[-1], **window)
+        operator = device.compile(reverse)
+        pairs = [(device.tensor(values + n), device.tensor(tensor)) for n in range(100)]
+        apart = [operator.bind(input_tensor=a, output_tensor=b) for a, b in pairs]
+        a, b = pairs[0]
+        chain = [apart[0], operator.bind(input_tensor=b, output_tensor=a)] * 50
+        sequence = device.sequence(chain)
+        # Each list differs from all the others, and there are more than a device remembers.
+        apart_anew = itertools.cycle([apart[n:] + apart[:n] for n in range(1, 100)])
+        mixed = [(chain[n:] + apart[100 - n :], apart[:n] + chain[n:]) for n in range(2, 100, 2)]
+        chain_anew = itertools.cycle([each for both in mixed for each in both])
+        steps: list[tuple[int, Callable[[], object]]] = [
+            (100, lambda: operator(input_tensor=a, output_tensor=b)),
+            (20, lambda: operator(input_tensor=a, output_tensor=b).wait()),
+            (100, lambda: device.submit(apart[:1])),
+            (10, sequence.submit),
+            (1, lambda: device.submit(apart)),
+            (1, lambda: device.submit(next(apart_anew))),
+            (1, lambda: device.submit(next(chain_anew))),
+            (100, lambda: device.compile(reverse)),
+            (20, lambda: operator.bind(input_tensor=a, output_tensor=b)),
+            (100, lambda: device.tensor(tensor)),
+        ]
+        self.steps = dict(zip(HOST_STEPS, steps, strict=True))
+
+    def least(self, name: str) -> float:
+        """The least seconds of the calling thread for one call."""
+        calls, step = self.steps[name]
+        seconds = []
+        for _ in range(12 if calls > 1 else 40):
+            begin, done = time.thread_time(), 0
+            while not done or time.thread_time() - begin < TURN_SECONDS:
+                for _ in range(calls):
+                    step()
+                done += calls
+            seconds.append((time.thread_time() - begin) / done)
+            self.device.wait()
+        return min(seconds)
 
 
 def content(field: str, tensor: TensorDesc, generator: np.random.Generator) -> np.ndarray:
@@ -189,8 +248,13 @@ def work(device_name: str | None) -> None:
     bindings: list[Any] = []
     with dmlvk.Device(device_name) as device:
         print(device.name, flush=True)
+        host = None
         for line in sys.stdin:
             verb, name = line.rstrip("\n").split(" ", 1)
+            if descriptors[name] is None:
+                host = host or Host(device)
+                print("no result" if verb == "prepare" else host.least(name.removeprefix(HOST)), flush=True)
+                continue
             if verb == "run":
                 calls, begin = 0, time.process_time()
                 while not calls or time.process_time() - begin < TURN_SECONDS:
@@ -248,7 +312,7 @@ class Checkout:
 def rows_of(figures: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     """The cells of each case."""
     for figure in figures:
-        times = [f"{figure[side] * 1e3:.2f}" for side in ("before", "after")]
+        times = [f"{ms:.2f}" if (ms := figure[side] * 1e3) >= 1 else f"{ms:.3g}" for side in ("before", "after")]
         yield figure["case"], *times, f"{figure['ratio']:.2f}", "equal" if figure["equal"] else "DIFFERENT"
 
 

@@ -45,8 +45,6 @@ from dmlvk.vulkan.interrupts.monitor import Monitor
 # pipelines, which cost megabytes on a CPU driver.
 OPERATORS_KEPT = 512
 OPERATORS_KEPT_ON_CPU = 128
-# A device keeps the command buffers of at most this many lists of bindings, for lists that are submitted again.
-LIST_CACHE_SIZE = 64
 
 # Compilations are equal if they have the same descriptor and the same requested path.
 OperatorKey: TypeAlias = tuple[OperatorDesc, "str | None"]

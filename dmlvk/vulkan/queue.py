@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
@@ -375,21 +374,20 @@ class Queue:
             with lock: self._release()  # noqa: E701  # fmt: skip
 
     def _release(self) -> None:
-        with suppress(IndexError):  # the device is closed just now, and `drop` has emptied it
-            self._release_first()
-
-    def _release_first(self) -> None:
         in_flight, completed = self._in_flight, self.completed
-        while in_flight and in_flight[0][0] <= completed:
-            _, batch = in_flight[0]
-            # Other threads submit meanwhile. In this order, either they see that the batch is not kept, or this thread
-            # sees their run.
-            batch.is_kept = False
-            last = batch.run.last
-            if last > completed:
-                in_flight.append((last, batch))
-                batch.is_kept = True
-            in_flight.popleft()
+        try:
+            while in_flight and in_flight[0][0] <= completed:
+                _, batch = in_flight[0]
+                # Other threads submit meanwhile. In this order, either they see that the batch is not kept, or this
+                # thread sees their run.
+                batch.is_kept = False
+                last = batch.run.last
+                if last > completed:
+                    in_flight.append((last, batch))
+                    batch.is_kept = True
+                in_flight.popleft()
+        except IndexError:
+            return  # the device is closed just now, and `drop` has emptied it
 
     def wait(self, value: int, timeout: float | None = None) -> None:
         """Wait until the timeline reaches a value. Best called outside of the device's monitor, which others wait for.
