@@ -307,7 +307,9 @@ def _types(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], set[str]]
         for dim in _dims(value):
             if dim.dim_param and dim.dim_param not in given:  # a name that inference made
                 dim.ClearField("dim_param")
-    found = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
+    # What an input says counts, whatever is said of it as an output or in between.
+    found = {value.name: value.type for value in (*graph.output, *graph.value_info, *graph.input)}
+    inputs = {value.name for value in graph.input}
     # Where inference refuses sizes, as at a Concat behind a pool whose sizes ONNX Runtime counts otherwise, elements
     # still have the type of the first input.
     elements = {name: kind.tensor_type.elem_type for name, kind in found.items()}
@@ -317,7 +319,7 @@ def _types(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], set[str]]
         if node.op_type in KEEPING_TYPE and not node.domain and not elements.get(name) and elements.get(node.input[0]):
             elements[name] = elements[node.input[0]]
             found[name] = helper.make_tensor_type_proto(elements[name], None)
-    uncertain = {name for name in declared if name not in found or not _is_certain(found[name])}
+    uncertain = {name for name in declared if name not in found or not _is_certain(found[name])} - inputs
     return found | {name: declared[name] for name in uncertain if declared[name].WhichOneof("value")}, uncertain
 
 

@@ -345,6 +345,8 @@ def kind_of(value: Any, known: onnx.TypeProto | None) -> onnx.TypeProto:
 
 
 def _has_kind(value: Any, kind: onnx.TypeProto) -> bool:
+    if kind.HasField("optional_type"):
+        return value is None or _has_kind(value, kind.optional_type.elem_type)
     if not isinstance(value, np.ndarray):
         return True
     tensor = kind.tensor_type

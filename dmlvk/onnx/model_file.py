@@ -21,7 +21,7 @@ from onnx import checker, external_data_helper, helper, numpy_helper
 from dmlvk._common import files
 from dmlvk.onnx.acceptance import Outline, require_accepted
 from dmlvk.onnx.errors import ModelError
-from dmlvk.onnx.normal_form import FREE_INITIALIZERS, normalize
+from dmlvk.onnx.normal_form import FREE_INITIALIZERS, nested, normalize
 
 Array = npt.NDArray[Any]
 # A message of Protocol Buffers has less than 2 GiB. Larger models keep their constants beside it.
@@ -44,6 +44,9 @@ BITS = {
     for name, number in onnx.TensorProto.DataType.items()
     if name in names.split()
 }
+ELEMENT_FIELDS = ("float_data", "int32_data", "int64_data", "uint64_data", "double_data", "string_data")
+# What is told of a tensor in another file. ONNX Runtime knows no other keys.
+EXTERNAL_KEYS = re.compile("location|offset|length|checksum|prepacked.*")
 COMPLEX = (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
 
 
@@ -153,21 +156,29 @@ def _take_constants(proto: onnx.ModelProto, place: str, folder: Path | None) -> 
         _require_whole(tensor, place)
     is_large = proto.ByteSize() > LARGEST_MESSAGE
     inputs = {value.name for value in proto.graph.input}
+    used = inputs | {name for node in nested(proto.graph.node) for name in node.input}
+    used |= {value.name for value in proto.graph.output}
+    last = {tensor.name: number for number, tensor in enumerate(proto.graph.initializer)}
+    in_files = {tensor.name for tensor in proto.graph.initializer if external_data_helper.uses_external_data(tensor)}
     kept, constants = [], {}
-    for tensor in proto.graph.initializer:
+    for number, tensor in enumerate(proto.graph.initializer):
         is_external = external_data_helper.uses_external_data(tensor)
-        if not is_external:
+        if is_external and tensor.name not in used:
+            continue  # no file is read for nothing
+        if is_external:
+            _read_external(tensor, place, folder)
+        else:
             _require_whole(tensor, place)
+        if tensor.name in in_files and last[tensor.name] != number:
+            continue  # the last one of a name counts
         if not (is_external or is_large) or tensor.data_type == onnx.TensorProto.STRING:
             kept.append(tensor)
             continue
-        if is_external:
-            _read_external(tensor, place, folder)
         constants[tensor.name] = numpy_helper.to_array(tensor)
         tensor.ClearField("raw_data")
         if tensor.name not in inputs:
             proto.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    if constants:
+    if len(kept) < len(proto.graph.initializer):
         del proto.graph.initializer[:]
         proto.graph.initializer.extend(kept)
     return constants
@@ -187,8 +198,12 @@ def _read_external(tensor: onnx.TensorProto, place: str, folder: Path | None) ->
         "folder) cannot be read"
     )
     size = _size_in_bytes(tensor, place)
+    for key, text in known.items():
+        if not text or not EXTERNAL_KEYS.fullmatch(key):
+            found = f"{key[:40]!r} with the value {text[:40]!r}"
+            raise ModelError(f"{about}: it has {found}; expected values of location, offset, length and checksum")
     offset, length = (_external_number(known, key, about) for key in ("offset", "length"))
-    if length not in (None, size):
+    if length and length != size:  # ONNX Runtime takes 0 for the whole
         raise ModelError(f"{about}: length is {length}, and {_described(tensor)} has {size} bytes")
     if not location or PurePath(location).is_absolute():
         raise ModelError(f"{about}: the location must be a path from the model's folder")
@@ -199,7 +214,8 @@ def _read_external(tensor: onnx.TensorProto, place: str, folder: Path | None) ->
     except (ValueError, MemoryError) as error:  # more than a message holds, or than this machine
         raise ModelError(f"{about}: {_line(error)}") from error
     tensor.data_location = onnx.TensorProto.DEFAULT
-    del tensor.external_data[:]
+    for field in ("external_data", *ELEMENT_FIELDS):  # elements in the model itself do not count
+        tensor.ClearField(field)
 
 
 def _external_number(known: Mapping[str, str], key: str, about: str) -> int | None:

@@ -25,6 +25,8 @@ def plan_one_hot(node: Node, builder: Builder) -> None:
     if dtype not in INDEX_TYPES:
         names = ", ".join(sorted(index.name for index in INDEX_TYPES))
         raise NotOnDeviceError(f"indices of {dtype.name}; on the device they are {names}")
+    if not shape:
+        raise NotOnDeviceError("a single index without dimensions, which ONNX Runtime refuses")
     rank = len(shape) + 1
     axis = int(node.attributes.get("axis", -1))
     if not -rank <= axis < rank:

@@ -7,16 +7,19 @@ of a wrong kind. Then a few oddities change how the model is written down.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.fuzz.odd_constructs import CONSTRUCTS
+
 Array = np.ndarray
 Parameter = tuple[str, Array]
-DTYPES = ("float32", "float32", "uint8", "int8", "int32", "int64", "bool", "float64", "float16", "uint16")
+DTYPES = ("float32", "float32", "uint8", "int8", "int32", "int64", "bool", "float64", "float16", "uint16", "object")
+TEXTS = ("", "1", "2.5", "-7", "nan", "a text", "\u00e4\u20ac", "a\x1b[2Jb", "line\nline", "x" * 99)
 QUANTIZED = ("uint8", "int8")
 # How a parameter is given.
 WAYS = [
@@ -40,22 +43,26 @@ class OddModel:
     Attributes
     ----------
     model : bytes
-    feeds : dict of str to ndarray
+    feeds : dict
+        An array for each input's name, or a list of them, or None for what is optional.
     words : list of str
         What is odd about it, for people.
+    files : dict of str to bytes
+        What lies in the model's folder, by name.
     """
 
     model: bytes
-    feeds: dict[str, Array]
+    feeds: dict[str, Any]
     words: list[str]
+    files: dict[str, bytes] = field(default_factory=dict)
 
 
 def odd_model(seed: int, number: int) -> OddModel:
     """The model of a number."""
-    return _Maker(np.random.default_rng([seed, number])).made()
+    return Maker(np.random.default_rng([seed, number])).made()
 
 
-class _Maker:
+class Maker:
     def __init__(self, random: np.random.Generator) -> None:
         self.random = random
         self.opset = int(random.choice([7, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19, 21, 22, 23]))
@@ -66,7 +73,8 @@ class _Maker:
         self.sparse: list[onnx.SparseTensorProto] = []
         self.functions: list[onnx.FunctionProto] = []
         self.kinds: dict[str, tuple[tuple[int, ...], str]] = {}
-        self.feeds: dict[str, Array] = {}
+        self.feeds: dict[str, Any] = {}
+        self.files: dict[str, bytes] = {}
         self.count = 0
         self.is_quantized = self.chance(5)
         rank = int(self.pick([0, 1, 2, 2, 3, 3, 4, 4, 4, 5]))
@@ -94,6 +102,8 @@ class _Maker:
 
     def elements(self, shape: Sequence[int], dtype: str) -> Array:
         kind = np.dtype(dtype)
+        if kind.kind == "O":
+            return np.array([self.pick(TEXTS) for _ in range(int(np.prod(shape)))], object).reshape(shape)
         if kind.kind == "b":
             return self.random.integers(0, 2, shape).astype(bool)
         if kind.kind == "f":
@@ -389,7 +399,7 @@ class _Maker:
         self.add("QuantizeLinear", [scale, zero])
         return self.become(self.shape, dtype)
 
-    OPERATORS: tuple[Callable[[_Maker], None], ...] = (
+    OPERATORS: tuple[Callable[[Maker], None], ...] = (
         slice, slice, split, concat, transpose, expand, reshape, flatten, squeeze, squeeze, unsqueeze, space, one_hot,
         trilu, eye_like, identity, reduce, host, host, qdq,
     )  # fmt: skip
@@ -419,7 +429,7 @@ class _Maker:
             change = self.pick(ODDITIES)
             self.words.append(change.__name__.replace("_", " ").strip())
             change(self, model)
-        return OddModel(model.SerializeToString(), self.feeds, self.words)
+        return OddModel(model.SerializeToString(), self.feeds, self.words, self.files)
 
     def described(self, name: str) -> onnx.ValueInfoProto:
         kind = self.kinds.get(name)
@@ -438,14 +448,14 @@ def _tensor(name: str, array: Array) -> onnx.TensorProto:
     return numpy_helper.from_array(array, name)
 
 
-def _unsorted(maker: _Maker, model: onnx.ModelProto) -> None:
+def _unsorted(maker: Maker, model: onnx.ModelProto) -> None:
     nodes = list(model.graph.node)
     order = maker.random.permutation(len(nodes))
     del model.graph.node[:]
     model.graph.node.extend(nodes[k] for k in order)
 
 
-def _domain_by_its_long_name(maker: _Maker, model: onnx.ModelProto) -> None:
+def _domain_by_its_long_name(maker: Maker, model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         if not node.domain and maker.chance(2):
             node.domain = "ai.onnx"
@@ -453,28 +463,29 @@ def _domain_by_its_long_name(maker: _Maker, model: onnx.ModelProto) -> None:
         model.opset_import[0].domain = "ai.onnx"
 
 
-def _imports_are_missing(maker: _Maker, model: onnx.ModelProto) -> None:
+def _imports_are_missing(maker: Maker, model: onnx.ModelProto) -> None:
     if model.opset_import:
         del model.opset_import[int(maker.random.integers(0, len(model.opset_import)))]
 
 
-def _imports_twice(maker: _Maker, model: onnx.ModelProto) -> None:
+def _imports_twice(maker: Maker, model: onnx.ModelProto) -> None:
     version = int(maker.pick([maker.opset, 13, 17, 99, 0]))
     position = int(maker.random.integers(0, 2))
     model.opset_import.insert(position, helper.make_opsetid(str(maker.pick(["", "ai.onnx"])), version))
 
 
-def _old_format(maker: _Maker, model: onnx.ModelProto) -> None:
+def _old_format(maker: Maker, model: onnx.ModelProto) -> None:
     model.ir_version = int(maker.pick([0, 1, 2, 3, 3, 4, 99]))
 
 
-def _no_name(maker: _Maker, model: onnx.ModelProto) -> None:
+def _no_name(maker: Maker, model: onnx.ModelProto) -> None:
     model.graph.name = ""
 
 
-def _initializer_twice(maker: _Maker, model: onnx.ModelProto) -> None:
-    if model.graph.initializer:
-        tensor = maker.pick(model.graph.initializer)
+def _initializer_twice(maker: Maker, model: onnx.ModelProto) -> None:
+    tensors = [tensor for tensor in model.graph.initializer if not tensor.external_data]
+    if tensors:
+        tensor = maker.pick(tensors)
         other = onnx.TensorProto()
         other.CopyFrom(tensor)
         if other.raw_data and maker.chance(2):
@@ -482,28 +493,28 @@ def _initializer_twice(maker: _Maker, model: onnx.ModelProto) -> None:
         model.graph.initializer.append(other)
 
 
-def _unused_initializer(maker: _Maker, model: onnx.ModelProto) -> None:
+def _unused_initializer(maker: Maker, model: onnx.ModelProto) -> None:
     model.graph.initializer.append(_tensor(str(maker.pick(["unused", ""])), maker.elements((3,), "float32")))
 
 
-def _stale_sizes(maker: _Maker, model: onnx.ModelProto) -> None:
+def _stale_sizes(maker: Maker, model: onnx.ModelProto) -> None:
     for name, (shape, dtype) in maker.kinds.items():
         if name != "x" and maker.chance(2):
             sizes = maker.pick([[7] * len(shape), [1, *shape], shape[:-1], shape])
             model.graph.value_info.append(maker.value(name, dtype, sizes))
 
 
-def _wrong_type(maker: _Maker, model: onnx.ModelProto) -> None:
+def _wrong_type(maker: Maker, model: onnx.ModelProto) -> None:
     name = str(maker.pick(list(maker.kinds)))
     model.graph.value_info.append(maker.value(name, str(maker.pick(DTYPES)), maker.kinds[name][0]))
 
 
-def _names_twice(maker: _Maker, model: onnx.ModelProto) -> None:
+def _names_twice(maker: Maker, model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         node.name = str(maker.pick(["n", "n", "", node.name]))
 
 
-def _absent_inputs(maker: _Maker, model: onnx.ModelProto) -> None:
+def _absent_inputs(maker: Maker, model: onnx.ModelProto) -> None:
     node = maker.pick(model.graph.node)
     if node.input and maker.chance(3):
         node.input[int(maker.random.integers(0, len(node.input)))] = ""
@@ -511,7 +522,7 @@ def _absent_inputs(maker: _Maker, model: onnx.ModelProto) -> None:
         node.input.append("")
 
 
-def _output_is_an_input(maker: _Maker, model: onnx.ModelProto) -> None:
+def _output_is_an_input(maker: Maker, model: onnx.ModelProto) -> None:
     names = [value.name for value in model.graph.input] + [tensor.name for tensor in model.graph.initializer]
     taken = [value.name for value in model.graph.output]
     name = str(maker.pick(names))
@@ -519,7 +530,7 @@ def _output_is_an_input(maker: _Maker, model: onnx.ModelProto) -> None:
         model.graph.output.append(onnx.ValueInfoProto(name=name))
 
 
-def _unknown(maker: _Maker, model: onnx.ModelProto) -> None:
+def _unknown(maker: Maker, model: onnx.ModelProto) -> None:
     node = maker.pick(model.graph.node)
     change = maker.random.integers(0, 3)
     if change == 0:
@@ -530,111 +541,19 @@ def _unknown(maker: _Maker, model: onnx.ModelProto) -> None:
         node.attribute.append(helper.make_attribute("unheard", 1))
 
 
-def _functions(maker: _Maker, model: onnx.ModelProto) -> None:
-    """Some nodes become calls of local functions, with attributes passed on, of another version, nested."""
-    version = int(maker.pick([maker.opset, maker.opset, 13, 17, 9]))
-    is_nested = maker.chance(3)
-    for node in model.graph.node:
-        if node.op_type == "Constant" or node.domain or not maker.chance(2):
-            continue
-        body = onnx.NodeProto()
-        body.CopyFrom(node)
-        # The names inside are those of values outside, of other meaning.
-        formals = [f"v{k + 1}" for k in range(len(node.input))]
-        results = [f"p{k + 1}" for k in range(len(node.output))]
-        del body.input[:], body.output[:]
-        body.input.extend(formals)
-        body.output.extend(results)
-        passed = []
-        if maker.chance(2):
-            for attribute in body.attribute:
-                kept, kind = attribute.name, attribute.type
-                attribute.Clear()
-                attribute.name, attribute.type, attribute.ref_attr_name = kept, kind, f"of_{kept}"
-                passed.append(kept)
-        title = maker.name("F")
-        imports = [helper.make_opsetid("", version), helper.make_opsetid("local", 1)]
-        function = helper.make_function("local", title, formals, results, [body], imports, [])
-        given = [a for a in node.attribute if a.name in passed]
-        for attribute in given:
-            if maker.chance(3):
-                default = function.attribute_proto.add()
-                default.CopyFrom(attribute)
-                default.name = f"of_{attribute.name}"
-            else:
-                function.attribute.append(f"of_{attribute.name}")
-        model.functions.append(function)
-        call = helper.make_node(title, list(node.input), list(node.output), name=node.name, domain="local")
-        for attribute in given:
-            if maker.chance(8):
-                continue
-            other = call.attribute.add()
-            other.CopyFrom(attribute)
-            other.name = f"of_{attribute.name}"
-        if is_nested and not given:
-            outer = maker.name("F")
-            inner = helper.make_node(title, formals, results, domain="local")
-            model.functions.append(helper.make_function("local", outer, formals, results, [inner], imports, []))
-            call.op_type = outer
-        node.CopyFrom(call)
-    if model.functions:
-        model.opset_import.append(helper.make_opsetid("local", 1))
-
-
-def _branches(maker: _Maker, model: onnx.ModelProto) -> None:
-    """The last node moves into both branches of an If."""
-    graph = model.graph
-    last = onnx.NodeProto()
-    last.CopyFrom(graph.node[-1])
-    if len(last.output) != 1 or not graph.output or last.output[0] not in [value.name for value in graph.output]:
-        return
-    branches = []
-    for k in range(2):
-        inside = onnx.NodeProto()
-        inside.CopyFrom(last)
-        inside.output[0] = f"branch_{k}"
-        inside.name = f"branch_{k}"
-        branches.append(helper.make_graph([inside], f"b{k}", [], [onnx.ValueInfoProto(name=f"branch_{k}")]))
-    graph.initializer.append(_tensor("condition", np.array(bool(maker.chance(2)))))
-    del graph.node[-1]
-    graph.node.append(
-        helper.make_node("If", ["condition"], list(last.output), then_branch=branches[0], else_branch=branches[1])
-    )
-
-
-def _loop(maker: _Maker, model: onnx.ModelProto) -> None:
-    """The last node moves into the body of a Loop, which stacks its outputs."""
-    graph = model.graph
-    last = onnx.NodeProto()
-    last.CopyFrom(graph.node[-1])
-    given = [value for value in graph.output if value.name in last.output]
-    if len(last.output) != 1 or not given:
-        return
-    outside = last.output[0]
-    # A name inside may be that of a value outside.
-    last.output[0] = str(maker.pick(["inside", "x2", outside]))
-    values = [helper.make_tensor_value_info("turn", TensorProto.INT64, [])]
-    values.append(helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []))
-    results = [helper.make_tensor_value_info("still", TensorProto.BOOL, []), onnx.ValueInfoProto(name=last.output[0])]
-    body = helper.make_graph([helper.make_node("Identity", ["goes_on"], ["still"]), last], "body", values, results)
-    graph.initializer.append(_tensor("turns", np.array(int(maker.random.integers(0, 4)))))
-    del graph.node[-1]
-    graph.node.append(helper.make_node("Loop", ["turns", ""], [outside], body=body))
-    given[0].ClearField("type")
-
-
-def _initializer_is_given(maker: _Maker, model: onnx.ModelProto) -> None:
+def _initializer_is_given(maker: Maker, model: onnx.ModelProto) -> None:
     """A feed takes the place of an initializer."""
-    if not model.graph.initializer:
+    tensors = [tensor for tensor in model.graph.initializer if not tensor.external_data]
+    if not tensors:
         return
-    tensor = maker.pick(model.graph.initializer)
+    tensor = maker.pick(tensors)
     if tensor.name not in [value.name for value in model.graph.input]:
         model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
     array = numpy_helper.to_array(tensor)
     maker.feeds[tensor.name] = array[::-1].copy() if array.ndim and maker.chance(2) else array
 
 
-def _one_name_for_sizes(maker: _Maker, model: onnx.ModelProto) -> None:
+def _one_name_for_sizes(maker: Maker, model: onnx.ModelProto) -> None:
     """Sizes that differ have the same name."""
     for value in (*model.graph.input, *model.graph.output):
         for dim in value.type.tensor_type.shape.dim:
@@ -642,7 +561,7 @@ def _one_name_for_sizes(maker: _Maker, model: onnx.ModelProto) -> None:
                 dim.dim_param = "n"
 
 
-ODDITIES: tuple[Callable[[_Maker, onnx.ModelProto], None], ...] = (
+ODDITIES: tuple[Callable[[Maker, onnx.ModelProto], None], ...] = (
     _unsorted,
     _domain_by_its_long_name,
     _imports_are_missing,
@@ -658,10 +577,8 @@ ODDITIES: tuple[Callable[[_Maker, onnx.ModelProto], None], ...] = (
     _absent_inputs,
     _output_is_an_input,
     _unknown,
-    _functions,
-    _functions,
-    _branches,
-    _loop,
     _initializer_is_given,
     _one_name_for_sizes,
+    *CONSTRUCTS,
+    *CONSTRUCTS,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,13 @@ LONGEST_MESSAGE = 4000
 # wrong about their sizes, for a stale value_info or for axes [], it refuses the sizes that the branch has. No caller
 # gives memory for outputs here, so this message is always of its own plan.
 OWN_PLAN = ("The output OrtValue provided for output", "but the computed output shape for this run is")
+# What it has not made: kernels, an inference of shapes that reads what lies in a file (the sizes of a Reshape), and a
+# Scan whose results have a shape that the inference does not find.
+NOT_MADE = (
+    "NOT_IMPLEMENTED",
+    "Cannot parse data from external tensors",
+    "Subgraph must have the shape set for all outputs",
+)
 
 
 class Comparison(NamedTuple):
@@ -38,12 +47,26 @@ class Comparison(NamedTuple):
 
 def compared(device: str, odd: OddModel) -> Comparison:
     """The outcome of a model on a device beside that of ONNX Runtime. Both run in a process of their own."""
+    with TemporaryDirectory() as folder:
+        return _compared(device, odd, _written(odd, Path(folder)))
+
+
+def _written(odd: OddModel, folder: Path) -> bytes | str:
+    """The model as a session takes it: its bytes, or the path of the model where files lie beside it."""
+    if not odd.files:
+        return odd.model
+    for name, content in {**odd.files, "model.onnx": odd.model}.items():
+        (folder / name).write_bytes(content)
+    return str(folder / "model.onnx")
+
+
+def _compared(device: str, odd: OddModel, model: bytes | str) -> Comparison:
     try:
-        expected: Outcome = ONNX_RUNTIME.call("an odd model", by_onnx_runtime, odd.model, odd.feeds, False)
+        expected: Outcome = ONNX_RUNTIME.call("an odd model", by_onnx_runtime, model, odd.feeds, False)
     except pytest.fail.Exception:
         return Comparison("ended", None)  # which says nothing of the model
     try:
-        found: Outcome = ONNX_RUNTIME.call("an odd model on dmlvk", by_dmlvk, device, odd.model, odd.feeds)
+        found: Outcome = ONNX_RUNTIME.call("an odd model on dmlvk", by_dmlvk, device, model, odd.feeds)
     except pytest.fail.Exception as error:
         return Comparison(expected[0], str(error))
     if expected[0] == "refused late" and all(words in expected[1] for words in OWN_PLAN):
@@ -52,19 +75,17 @@ def compared(device: str, odd: OddModel) -> Comparison:
     if fault is not None and found[0] != "wrong" and expected[0] == "run":
         # Fused convolutions have the bits of the optimized model. And ONNX Runtime's optimizer breaks some models: a
         # Loop of no turns in a branch that it takes out of its If.
-        optimized = ONNX_RUNTIME.call("an odd model", by_onnx_runtime, odd.model, odd.feeds, True)
+        optimized = ONNX_RUNTIME.call("an odd model", by_onnx_runtime, model, odd.feeds, True)
         is_refused = found[0] != "run" and optimized[0] != "run"
         fault = None if is_refused or fault_of(found, optimized) is None else fault
-    if fault is not None and expected[0] == "run" and _is_unsteady(odd, expected[1]):
+    if fault is not None and expected[0] == "run" and _is_unsteady(model, odd.feeds, expected[1]):
         return Comparison("run, with other values each time", None)
     return Comparison(expected[0], fault)
 
 
-def _is_unsteady(odd: OddModel, first: list[Any]) -> bool:
+def _is_unsteady(model: bytes | str, feeds: Mapping[str, Any], first: list[Any]) -> bool:
     """Whether ONNX Runtime itself gives other values at the next runs: some kernels leave outputs unwritten."""
-    again: list[Outcome] = [
-        ONNX_RUNTIME.call("an odd model", by_onnx_runtime, odd.model, odd.feeds, False) for _ in range(3)
-    ]
+    again: list[Outcome] = [ONNX_RUNTIME.call("an odd model", by_onnx_runtime, model, feeds, False) for _ in range(3)]
     return any(happened == "run" and not _equal(found, first) for happened, found in again)
 
 
@@ -76,33 +97,46 @@ def fault_of(found: Outcome, expected: Outcome) -> str | None:
         return described
     if ours != "run" and ("\n" in mine or not 10 <= len(mine) <= LONGEST_MESSAGE):
         return f"a message of {len(mine)} characters: {described}"
-    if theirs == "refused its own plan" or (theirs != "run" and "NOT_IMPLEMENTED" in right):
+    if theirs == "refused its own plan" or (theirs != "run" and any(words in right for words in NOT_MADE)):
         return None
     if (ours == "run") != (theirs == "run") or (ours == "refused late" and theirs == "refused"):
         return described
     return None if ours != "run" or _equal(mine, right) else described
 
 
-def _equal(found: list[Any], right: list[Any]) -> bool:
-    return len(found) == len(right) and all(
-        isinstance(a, np.ndarray)
-        and isinstance(b, np.ndarray)
-        and a.dtype == b.dtype
-        and a.shape == b.shape
-        and (np.array_equal(a, b) if a.dtype == object else a.tobytes() == b.tobytes())
-        for a, b in zip(found, right, strict=True)
-    )
+def _equal(found: Any, right: Any) -> bool:
+    """Whether two outputs are the same, or two lists of them: a sequence is one too, and an optional may be None."""
+    if isinstance(found, list) and isinstance(right, list):
+        return len(found) == len(right) and all(map(_equal, found, right))
+    if not isinstance(found, np.ndarray) or not isinstance(right, np.ndarray):
+        return type(found) is type(right) and bool(found == right)
+    if found.dtype != right.dtype or found.shape != right.shape:
+        return False
+    return np.array_equal(found, right) if found.dtype == object else found.tobytes() == right.tobytes()
+
+
+def _overwritten(found: Any) -> Any:
+    """A copy of an output; the output itself is overwritten with zeros."""
+    if isinstance(found, list):
+        return [_overwritten(each) for each in found]
+    copy = found
+    if isinstance(found, np.ndarray):
+        copy = found.copy()
+        found[...] = np.zeros((), found.dtype)
+    return copy
 
 
 def _shown(outcome: Any) -> str:
     if isinstance(outcome, str):
         return outcome[:600]
-    return "; ".join(
-        f"{a.dtype} {a.shape} {a.reshape(-1)[:6]}" if isinstance(a, np.ndarray) else repr(a)[:60] for a in outcome
-    )
+    if isinstance(outcome, list):
+        return "[" + "; ".join(map(_shown, outcome)) + "]"
+    if isinstance(outcome, np.ndarray):
+        return f"{outcome.dtype} {outcome.shape} {outcome.reshape(-1)[:6]}"
+    return repr(outcome)[:60]
 
 
-def by_onnx_runtime(model: bytes, feeds: Mapping[str, Any], optimize: bool) -> Outcome:
+def by_onnx_runtime(model: bytes | str, feeds: Mapping[str, Any], optimize: bool) -> Outcome:
     """In the oracle's process."""
     import onnxruntime
 
@@ -122,7 +156,7 @@ def by_onnx_runtime(model: bytes, feeds: Mapping[str, Any], optimize: bool) -> O
         return "refused late", str(error)
 
 
-def by_dmlvk(device: str, model: bytes, feeds: Mapping[str, Any]) -> Outcome:
+def by_dmlvk(device: str, model: bytes | str, feeds: Mapping[str, Any]) -> Outcome:
     """In the oracle's process, where ONNX Runtime is the host's library."""
     import dmlvk
     from dmlvk.onnx import InferenceSession, ModelError
@@ -133,9 +167,7 @@ def by_dmlvk(device: str, model: bytes, feeds: Mapping[str, Any]) -> Outcome:
         session = InferenceSession(model, _device(device))
         happened = "refused late"
         found = session.run(None, feeds)
-        copies = [np.array(array) for array in found]
-        for array in found:
-            array[...] = np.zeros((), array.dtype)
+        copies = _overwritten(found)
         again = session.run(None, feeds)
         if not _equal(again, copies):
             return "wrong", f"the second run gives {_shown(again)}, the first {_shown(copies)}"

@@ -155,12 +155,25 @@ def saved(folder: Path, **entries: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("entries", [{}, {"length": "16"}, {"location": "./w.bin"}, {"unknown": "x"}], ids=str)
+@pytest.mark.parametrize("entries", [{}, {"length": "16"}, {"length": "0"}, {"location": "./w.bin"}, {"checksum": "x"}])
 def test_external_data(entries: dict[str, str], tmp_path: Path) -> None:
     np.testing.assert_array_equal(model_file.load(saved(tmp_path, **entries)).constants["w"], WEIGHTS)
 
 
+def test_elements_beside_external_data_do_not_count(tmp_path: Path) -> None:
+    made = external(tmp_path)
+    node = helper.make_node("Constant", [], ["unused"], value=made.graph.initializer[0])
+    node.attribute[0].t.float_data.extend([7.0] * 4)
+    made.graph.node.append(node)
+    path = tmp_path / "below" / "model.onnx"
+    path.write_bytes(made.SerializeToString())
+    (constant,) = [node for node in model_file.load(path).proto.graph.node if node.op_type == "Constant"]
+    np.testing.assert_array_equal(numpy_helper.to_array(constant.attribute[0].t), WEIGHTS)
+
+
 BAD_ENTRIES = [
+    {"unknown": "x"},
+    {"checksum": ""},
     {"length": "12"},
     {"length": "1000"},
     {"length": "-16"},

@@ -448,6 +448,73 @@ def test_as_onnx_runtime(name: str) -> None:
     assert found.happened == "run" or name not in MUST_RUN
 
 
+def _optional_input() -> OddModel:
+    """An optional that is an output too: as such it says no type."""
+    made = model([node("OptionalGetElement", ["o"], ["e"]), node("Transpose", ["e"], ["y"])], outputs=("y", "o"))
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, X.shape))
+    made.graph.input.append(helper.make_value_info("o", kind))
+    return OddModel(made.SerializeToString(), {"x": X, "o": X}, [])
+
+
+def _no_turns() -> OddModel:
+    """A Loop of no turns: the rank of its result is what the input says, not what value_info says of the input."""
+    body = helper.make_graph(
+        [node("Identity", ["goes_on"], ["still"]), node("Identity", ["x"], ["inside"])],
+        "body",
+        [helper.make_tensor_value_info("turn", 7, []), helper.make_tensor_value_info("goes_on", 9, [])],
+        [helper.make_tensor_value_info("still", 9, []), onnx.ValueInfoProto(name="inside")],
+    )
+    made = model([node("Loop", ["turns", ""], ["y"], body=body)], [tensor("turns", np.int64(0))])
+    made.graph.input[0].type.tensor_type.ClearField("shape")
+    made.graph.value_info.append(helper.make_tensor_value_info("x", TensorProto.UINT8, [5, 3]))
+    return OddModel(made.SerializeToString(), {"x": X}, [])
+
+
+def _index_without_dimensions() -> OddModel:
+    made = model(
+        [node("OneHot", ["x", "depth", "values"], ["y"])], [tensor("depth", np.int64(3)), tensor("values", X[0, :2])]
+    )
+    made.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.INT64, None))
+    return OddModel(made.SerializeToString(), {"x": np.int64(1).reshape(())}, [])
+
+
+def _in_a_file(*tensors: onnx.TensorProto, **entries: str) -> OddModel:
+    """A sum with the last constant of the name "c"; constants without data lie in a file."""
+    made = model([node("Add", ["x", "c"], ["s"]), node("Transpose", ["s"], ["y"])], tensors)
+    for each in made.graph.initializer:
+        if not each.raw_data:
+            each.data_location = TensorProto.EXTERNAL
+            for key, text in {"location": "data", "length": str(X.nbytes), **entries}.items():
+                each.external_data.add(key=key, value=text)
+    return OddModel(made.SerializeToString(), {"x": X}, [], {"data": (2 * X).tobytes()})
+
+
+EXTERNAL = onnx.TensorProto(name="c", data_type=TensorProto.FLOAT, dims=X.shape)
+UNUSED = onnx.TensorProto(name="", data_type=TensorProto.FLOAT, dims=X.shape)
+ODD = {
+    "an optional input": _optional_input(),
+    "a loop of no turns": _no_turns(),
+    "an index without dimensions": _index_without_dimensions(),
+    "a file": _in_a_file(EXTERNAL),
+    "length 0": _in_a_file(EXTERNAL, length="0"),
+    "an unknown key": _in_a_file(EXTERNAL, basepath="."),
+    "no checksum": _in_a_file(EXTERNAL, checksum=""),
+    "a file, and then not": _in_a_file(EXTERNAL, tensor("c", X)),
+    "a file after all": _in_a_file(tensor("c", X), EXTERNAL),
+    "an absent file, and then none": _in_a_file(EXTERNAL, tensor("c", X), location="absent"),
+    "a file that nobody needs": _in_a_file(tensor("c", X), UNUSED, location="absent"),
+    "a file without a name": _in_a_file(tensor("c", X), UNUSED),
+}
+REFUSED = {"an index without dimensions", "an unknown key", "no checksum", "an absent file, and then none"}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_inputs_and_files_as_onnx_runtime_has_them(name: str) -> None:
+    found = compared(DEVICE_NAMES[0], ODD[name])
+    assert found.fault is None, found.fault
+    assert (found.happened == "run") == (name not in REFUSED)
+
+
 def test_memory_that_onnx_runtime_takes_for_other_sizes() -> None:
     """It refuses the run, since its inference takes axes [] for none, and its Squeeze for all."""
     squeeze = node("Squeeze", ["x"], ["p"])
