@@ -130,12 +130,7 @@ def as_array(values: Any, name: str = "elements", *, is_converted: bool = False)
                 raise
             rule = "the lists have unequal lengths, and a tensor has one size in each dimension"
             raise ValueError(f"{name} = {shown(values)}: {rule}") from error
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        count = int(np.ma.getmaskarray(array).sum())
-        raise ValueError(
-            f"{count} of the {array.size} elements of a masked array are masked, and a tensor has no mask: "
-            "array.filled(value) gives them a value, array.data is what lies under the mask"
-        )
+    require_unmasked(array)
     if array.dtype.kind == "O" and array.size and all(type(each) is int for each in array.flat):
         worst = max(array.flat, key=abs)
         if not is_converted and abs(worst) >= 2**63:
@@ -179,6 +174,16 @@ def _not_elements(name: str, values: Any, array: npt.NDArray[Any] | None = None)
         advice = "array.astype(np.int64), for example, gives them a type"
         return f"{name}: the elements of the array are Python objects (dtype {array.dtype}); {advice}"
     return f"{given}: must be numbers, a list of them, or an array of NumPy or another library, not {kind}"
+
+
+def require_unmasked(array: object) -> None:
+    """Raise a ValueError for an array with masked elements, which would lose their mask."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        count = int(np.ma.getmaskarray(array).sum())
+        raise ValueError(
+            f"{count} of the {array.size} elements of a masked array are masked, and a tensor has no mask: "
+            "array.filled(value) gives them a value, array.data is what lies under the mask"
+        )
 
 
 def converted(array: npt.NDArray[Any], dtype: np.dtype[Any], type_name: str, name: str) -> npt.NDArray[Any]:

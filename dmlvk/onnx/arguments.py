@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from dmlvk._common.arguments import converted, require_unmasked
 from dmlvk.errors import shown
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph
@@ -116,20 +117,23 @@ class InputCheck:
             self._has_shape = value.type.tensor_type.HasField("shape")
 
     def checked(self, feed: Any) -> Any:
-        """The feed as an array of the machine's own byte order.
+        """The feed as an array of the machine's own byte order. Numbers in lists get the input's type.
 
         Raises
         ------
         ModelError
-            Its type, rank or size is not the input's.
+            Its type, rank or size is not the input's, or the type cannot hold a number.
         """
         if is_ort_value(feed):
             feed = from_ort_value(feed)
         if not self._is_tensor:
             return feed  # sequences and the like belong to the host
         try:
+            require_unmasked(feed)
             array = np.asarray(feed)
-        except (TypeError, ValueError) as error:
+            if isinstance(feed, (list, tuple)) and array.dtype.kind in "biuf" and self._dtype.kind in "iuf":
+                array = converted(array, self._dtype, self._dtype.name, "the input")
+        except (TypeError, ValueError, OverflowError) as error:
             raise ModelError(f"{self._field} is no array: {error}") from error
         if array.dtype != self._dtype:
             array = self._in_own_order(array)
@@ -151,13 +155,29 @@ class InputCheck:
             rule = f"it must be of {expected.name}, {described.type}"
             raise ModelError(f"{self._field} is an array of {array.dtype.name}; {rule}")
         if array.dtype.kind == "S":
-            array = np.char.decode(array, "utf-8")
+            try:
+                array = np.char.decode(array, "utf-8")
+            except UnicodeDecodeError as error:
+                raise ModelError(f"{self._field} has text that is no UTF-8: {error}") from error
         return array.astype(expected, copy=False)
 
 
 def input_checks(graph: Graph, place: str) -> dict[str, InputCheck]:
     """The checks of a graph's inputs, by name."""
     return {name: InputCheck(value, place) for name, value in graph.inputs.items()}
+
+
+def as_mapping(feeds: Any) -> Mapping[str, Any]:
+    """The feeds of a run, if they are a mapping.
+
+    Raises
+    ------
+    TypeError
+        They are none.
+    """
+    if not isinstance(feeds, Mapping):
+        raise TypeError(f"feeds is a mapping from the inputs' names to arrays, not {type(feeds).__name__}")
+    return feeds
 
 
 def checked_feeds(
@@ -170,8 +190,7 @@ def checked_feeds(
     ModelError
         A feed is missing or unknown, or has another type, rank or size than its input.
     """
-    if not isinstance(feeds, Mapping):
-        raise TypeError(f"feeds is a mapping from the inputs' names to arrays, not {type(feeds).__name__}")
+    feeds = as_mapping(feeds)
     listed = ", ".join(checks) or "none"
     for name in feeds:
         if name in checks:

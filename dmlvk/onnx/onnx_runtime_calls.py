@@ -20,6 +20,16 @@ USED_OR_WITHOUT_EFFECT = {
     *("log_severity_level", "log_verbosity_level", "logid", "use_per_session_threads", "profile_file_prefix"),
     *("enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse", "use_deterministic_compute"),
 }
+# Keys of SessionOptions.add_session_config_entry that may change a result, a file or the threads. It gives no list of
+# what was set, so other keys go unseen; so do the initializers, sizes and libraries that its other methods add.
+CONFIG_KEYS = (
+    *("session.set_denormal_as_zero", "session.x64quantprecision", "optimization.enable_gelu_approximation"),
+    *("session.disable_quant_qdq", "session.disable_double_qdq_remover", "session.enable_quant_qdq_cleanup"),
+    *("session.intra_op.allow_spinning", "session.inter_op.allow_spinning", "session.intra_op_thread_affinities"),
+    *("session.dynamic_block_base", "session.use_env_allocators", "session.disable_cpu_ep_fallback"),
+    *("session.load_model_format", "session.model_external_initializers_file_folder_path", "ep.context_enable"),
+    *("session.strict_shape_type_inference", "optimization.disable_specified_optimizers"),
+)
 # Arguments by keyword of ONNX Runtime's InferenceSession that have no meaning here.
 OTHER_ARGUMENTS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 # Methods of ONNX Runtime's sessions that a session here does not have, and what takes their place.
@@ -144,7 +154,16 @@ def _changed(options: Any) -> list[str]:
     found = [name for name in found if getattr(options, name) != getattr(default, name)]
     if hasattr(options, "has_providers") and options.has_providers():
         found.append("add_provider")
-    return found
+    return found + [f"add_session_config_entry({key!r})" for key in CONFIG_KEYS if _has_entry(options, key)]
+
+
+def _has_entry(options: Any, key: str) -> bool:
+    """Whether SessionOptions have an entry of their configuration: asked for another one, they raise RuntimeError."""
+    try:
+        options.get_session_config_entry(key)
+    except (AttributeError, RuntimeError):
+        return False
+    return True
 
 
 def require_run_options(options: Any) -> None:

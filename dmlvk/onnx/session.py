@@ -21,11 +21,11 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import byte_functions, folding, quantization
 from dmlvk.onnx import placement as placement_of
-from dmlvk.onnx.arguments import NodeArgument, as_feeds, checked_feeds, input_checks
+from dmlvk.onnx.arguments import NodeArgument, as_feeds, as_mapping, checked_feeds, input_checks
 from dmlvk.onnx.devices import opened
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, HostOptions, Node
-from dmlvk.onnx.host import from_ort_value, host_session_options, ort_value
+from dmlvk.onnx.host import host_session_options, ort_value
 from dmlvk.onnx.model_file import LoadedModel, load
 from dmlvk.onnx.on_device import ModelOnDevice, Schedule, Traffic
 from dmlvk.onnx.onnx_runtime_calls import (
@@ -466,7 +466,9 @@ class InferenceSession(Pickled):
         concurrent.futures.Future
             Its result is the list of outputs; its exception is that of `run`.
         """
-        future = self._executor().submit(self.run, output_names, dict(feeds), run_options)
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback is called with a run's outputs, and {type(callback).__name__} cannot be called")
+        future = self._executor().submit(self.run, output_names, dict(as_mapping(feeds)), run_options)
         if callback is not None:
 
             def call(done: Future[list[Any]]) -> None:
@@ -479,9 +481,9 @@ class InferenceSession(Pickled):
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> list[Any]:
-        """As `run`, with onnxruntime's OrtValues as feeds and results."""
-        feeds = {name: from_ort_value(value) for name, value in input_dict_ort_values.items()}
-        return [ort_value(output) for output in self.run(output_names, feeds, run_options)]
+        """As `run`, with onnxruntime's OrtValues as results; feeds are arrays or OrtValues."""
+        outputs = self.run(output_names, as_mapping(input_dict_ort_values), run_options)
+        return [ort_value(output) for output in outputs]
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model says about itself."""

@@ -37,6 +37,12 @@ def _options(runtime: Any, **changes: Any) -> Any:
     return options
 
 
+def _configured(runtime: Any, key: str) -> Any:
+    options = runtime.SessionOptions()
+    options.add_session_config_entry(key, "1")
+    return options
+
+
 # Each gives a session from the package, a model and a device; and says what the one warning names.
 SESSIONS: dict[str, tuple[Callable[[Any, bytes, Any], InferenceSession], list[str]]] = {
     "options second": (
@@ -70,6 +76,12 @@ SESSIONS: dict[str, tuple[Callable[[Any, bytes, Any], InferenceSession], list[st
             model, None, ["CPUExecutionProvider"], [{"use_arena": "1"}], device=device
         ),
         ["CPUExecutionProvider", "device="],
+    ),
+    "an entry of the configuration": (
+        lambda ort, model, device: InferenceSession(
+            model, _configured(ort, "session.set_denormal_as_zero"), device=device
+        ),
+        ["add_session_config_entry('session.set_denormal_as_zero')", "device="],
     ),
     "by ONNX Runtime's names": (
         lambda ort, model, device: InferenceSession(
@@ -198,6 +210,77 @@ def test_nothing_asked_for_is_everything(device: dmlvk.Device) -> None:
     for names in nothing:
         assert len(session.run(names, {"x": x})) == 2
     require_equal(session.run(("out", "o", "out"), {"x": x}), [np.maximum(x, 0), x.T.copy(), np.maximum(x, 0)])
+
+
+LISTS: list[tuple[type[np.generic], Any]] = [
+    (np.float32, [[1.5], [2]]),
+    (np.float32, [True]),
+    (np.float32, [[]]),
+    (np.int64, [1.5, -2.5]),
+    (np.uint8, [255, np.int64(3)]),
+    (np.float16, [np.float64(0.1)]),
+    (np.float64, [np.arange(3)]),
+    (np.bool_, [True, False]),
+    (np.object_, ["a", ""]),
+]
+
+
+def _identities() -> dict[type[np.generic], bytes]:
+    made = {}
+    for kind, _ in LISTS:
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        values = [helper.make_tensor_value_info(name, element, None) for name in ("x", "y")]
+        graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", values[:1], values[1:])
+        made[kind] = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9
+        ).SerializeToString()
+    return made
+
+
+def _given_lists(models: dict[type[np.generic], bytes]) -> list[Array]:
+    import onnxruntime
+
+    return [onnxruntime.InferenceSession(models[kind]).run(None, {"x": given})[0] for kind, given in LISTS]
+
+
+def test_lists_have_the_type_of_the_input(device: dmlvk.Device) -> None:
+    models = _identities()
+    right = ONNX_RUNTIME.call("lists", _given_lists, models)
+    for (kind, given), expected in zip(LISTS, right, strict=True):
+        (found,) = InferenceSession(models[kind], device).run(None, {"x": given})
+        assert found.dtype == expected.dtype and found.shape == expected.shape
+        assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (np.uint8, [256], "uint8 has 0 to 255"),
+        (np.int64, [float("nan")], "no NaN"),
+        (np.float32, [[1.0], [1.0, 2.0]], "inhomogeneous"),
+        (np.float32, ["a"], "an array of str"),
+        (np.float32, np.ma.masked_array([1.0, 2.0], [True, False], np.float32), "masked"),  # type: ignore[no-untyped-call]
+        (np.object_, np.array([b"\xff"]), "no UTF-8"),
+    ],
+)
+def test_lists_and_arrays_that_an_input_does_not_take(
+    device: dmlvk.Device, kind: type[np.generic], given: Any, message: str
+) -> None:
+    with pytest.raises(dmlvk.onnx.ModelError, match=message):
+        InferenceSession(_identities()[kind], device).run(None, {"x": given})
+
+
+def test_what_is_no_mapping_and_no_callback(device: dmlvk.Device) -> None:
+    session = InferenceSession(_model(), device)
+    x = np.ones((1, 3), np.float32)
+    nothing: list[Any] = [None, [x], x]
+    for feeds in nothing:
+        for run in (session.run, session.run_async, session.run_with_ort_values):
+            with pytest.raises(TypeError, match="feeds is a mapping"):
+                run(None, feeds)
+    callback: Any = "done"
+    with pytest.raises(TypeError, match="str cannot be called"):
+        session.run_async(None, {"x": x}, callback)
 
 
 def test_a_callback_gets_outputs_or_the_error(device: dmlvk.Device) -> None:
