@@ -201,10 +201,8 @@ def convolution_operands(
     ----------
     described : TensorDesc
         The input.
-    filter : ndarray or Tensor
     constants : mapping of str to object
         "input_scale", "filter_scale", "output_scale", "bias" and the zero points, as the one-liner takes them.
-    output_dtype : dtype or None
     """
     output_type = quantized_data_type(output_dtype, constants["output_zero_point"], described.data_type)
     types = {"input": described.data_type, "filter": described_tensor(filter).data_type, "output": output_type}
@@ -237,7 +235,6 @@ def convolution_desc(
         As the one-liner takes them.
     windows : mapping of str to sequence of int
         Strides, dilations and paddings.
-    group_count : int
     """
     fields: dict[str, Any] = {"input_tensor": described, **tensors, "group_count": group_count}
     fields |= {name: spatial_operand(name, values, described.rank) for name, values in windows.items()}

@@ -34,7 +34,6 @@ def printable(text: str, *, is_multiline: bool = False) -> str:
 
     Parameters
     ----------
-    text : str
     is_multiline : bool
         Whether line ends stay as they are. Otherwise they are escapes, so that the text is one line.
     """

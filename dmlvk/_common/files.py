@@ -60,7 +60,6 @@ def read_bytes(path: Path, most_bytes: int | None = MOST_BYTES, *, within: Itera
 
     Parameters
     ----------
-    path : Path
     most_bytes : int, optional
         The file's largest size; None for as much as fits into memory.
     within : iterable of Path, optional
@@ -415,8 +414,6 @@ def write_inside(folder: Path, name: str | Path, content: bytes | memoryview, al
     ----------
     folder : Path
         A relative name belongs to it.
-    name : str or Path
-    content : bytes
     also : iterable of Path
         Further folders, below which the file may be.
 
@@ -544,8 +541,6 @@ def _replace_content(
 
     Parameters
     ----------
-    path : str
-    content : bytes
     mode : int
         Of a new file; the system takes away what the user does not want.
     kept_mode : int, optional

@@ -49,7 +49,6 @@ def run(
     Parameters
     ----------
     client : distributed.Client
-    choice : Choice
     selector : str, optional
         Part of the names of the devices that run; all of them by default.
     keep : callable

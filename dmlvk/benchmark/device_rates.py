@@ -21,8 +21,6 @@ class MeasuredDevice:
 
     Attributes
     ----------
-    rates : Rates
-    marks : dict of str to Mark
     floor : float
         Seconds of a dispatch that does next to nothing, after another one.
     """

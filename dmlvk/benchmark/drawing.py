@@ -23,7 +23,6 @@ class Look:
     ----------
     text : str
         In the legend.
-    colour : str
     marker : str
         One of Matplotlib's.
     hollow : bool

@@ -34,7 +34,6 @@ class OperatorSettings:
 
     Attributes
     ----------
-    scale : Scale
     rounds : int
         Timed runs of each measured item; fewer if they take long.
     peers : sequence of str
@@ -66,8 +65,6 @@ def run(
     ----------
     device : Device
         Opened with `timestamps=True`.
-    cases : sequence of Case
-    settings : OperatorSettings
     progress : callable
         Called before each measurement with its name: the marks, then each case.
     keep : callable

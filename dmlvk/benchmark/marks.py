@@ -52,7 +52,6 @@ class Mark:
         "bytes/s" or "operations/s".
     what : str
         A description for people.
-    times : Times
     correct : bool
         Whether the result was right.
     """
@@ -78,7 +77,6 @@ def measure_marks(device: dmlvk.Device, size: int, rounds: int) -> tuple[dict[st
         With timestamps.
     size : int
         Bytes that are copied and filled.
-    rounds : int
 
     Returns
     -------

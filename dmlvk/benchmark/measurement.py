@@ -43,7 +43,6 @@ class Measurement:
         Times of all its dispatches together, on the device.
     processor : Times, optional
         On a CPU driver: the time that it used on all processors together.
-    dispatches : tuple of DispatchTimes
     correct : bool
         Whether every output, on each set of memory, has the expected bits.
     untrue : str, optional
@@ -75,15 +74,12 @@ def measure(
     ----------
     device : Device
         Opened with `timestamps=True`.
-    desc : OperatorDesc
     inputs : mapping of str to ndarray
         By descriptor field. Tensors that are OWNED_BY_DML are given once, beforehand, and are not part of the time.
     expected : ndarray
         The right output.
     path : str, optional
         Forces a kernel path.
-    rounds : int
-    warm_up_seconds : float
 
     Raises
     ------
@@ -110,8 +106,6 @@ def bind_anew(
 
     Parameters
     ----------
-    device : Device
-    operator : CompiledOperator
     inputs : mapping of str to ndarray
         By descriptor field. Tensors that are OWNED_BY_DML are given here, once.
     count : int

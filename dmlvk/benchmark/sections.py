@@ -23,7 +23,6 @@ class Section:
 
     Attributes
     ----------
-    title : str
     heads : sequence of str
         Of the columns. A column of numbers is aligned to the right.
     rows : sequence of sequences of str

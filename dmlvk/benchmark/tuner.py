@@ -124,8 +124,6 @@ def tune(
     ----------
     device : Device
         Opened with `timestamps=True`.
-    workload : Workload
-    rounds : int
     progress : callable, optional
         Called after each candidate, with how many are measured and how many there are.
 

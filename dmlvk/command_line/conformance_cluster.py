@@ -40,8 +40,6 @@ class ClusterRequest:
 
     Parameters
     ----------
-    request : Request
-    items : list of Item
     completed : callable
         Adds to an environment what this run knows of itself.
     waive : callable

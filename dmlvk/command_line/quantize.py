@@ -126,7 +126,6 @@ class Samples:
 
     Parameters
     ----------
-    place : Path
     arguments : list of NodeArgument
         The model's inputs.
 

@@ -45,7 +45,6 @@ def run_onnx(
 
     Parameters
     ----------
-    model : Path
     selector : str or None
         Of the device.
     inputs : sequence of str
@@ -55,7 +54,6 @@ def run_onnx(
         The folder for the outputs, "name.npy"; where there are several runs, "0_name.npy" and so on.
     check : bool
         Compare each node on the device with the host's library on the same inputs.
-    fuse_qdq : bool
     repeat : int, optional
         The number of runs of each; the bits of all outputs are compared with those of the first run.
 

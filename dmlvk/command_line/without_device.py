@@ -29,7 +29,6 @@ def check_recorded_devices(cases: list[Case], path: str | None) -> int:
 
     Parameters
     ----------
-    cases : list of Case
     path : str, optional
         The kernel path for cases that leave the choice to the planner.
     """

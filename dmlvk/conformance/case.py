@@ -57,7 +57,6 @@ class Workload:
 
     Attributes
     ----------
-    desc : OperatorDesc
     inputs : mapping of str to ndarray
         Arrays by descriptor field, of the tensors' sizes.
     expected : ndarray, optional

@@ -39,10 +39,8 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
 
     Parameters
     ----------
-    case : Case
     result : Result
         The result, with its profile.
-    environment : Environment
     parent : Path
         The folder in which the new folder is made.
 

@@ -135,7 +135,6 @@ def select(
 
     Parameters
     ----------
-    source : callable
     patterns : sequence of str
         A case is chosen if any pattern names it. Without patterns, all cases are chosen.
     full : bool
@@ -143,7 +142,6 @@ def select(
         anyway.
     sample : int, optional
         Draw this many of the cases at random. The same seed draws the same cases on every machine.
-    seed : int
     shard : (int, int), optional
         (i, n) with 1 <= i <= n: the i-th of n parts, which together contain each case exactly once. Equally many cases.
     fraction : (int, int), optional

@@ -133,10 +133,8 @@ class PlanCheck:
 
     Attributes
     ----------
-    case, device : str
     path : str
         The planned path; empty if the case is not for this device.
-    problems : tuple of str
     """
 
     case: str
@@ -150,7 +148,6 @@ def check_plans(cases: Iterable[Case], devices: Sequence[str], path: str | None 
 
     Parameters
     ----------
-    cases : iterable of Case
     devices : sequence of str
         Names of `recorded.NAMES`.
     path : str, optional

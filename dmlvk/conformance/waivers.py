@@ -59,7 +59,6 @@ class Waiver:
         Comparisons with the driver's version number, separated by commas: ">=22.3,<23". Empty: any version.
     cases : tuple of str
         Patterns of case names.
-    reason : str
     expires : date
         The last day on which it holds.
     """

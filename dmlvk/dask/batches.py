@@ -80,7 +80,6 @@ def arguments_of_task(client: Client, batches: Sequence[Any], near: str, are_apa
     Parameters
     ----------
     client : distributed.Client
-    batches : sequence
     near : str
         The address of the worker that computes. If it has gone, others do.
     are_apart : bool
@@ -114,7 +113,6 @@ def loaded_ahead(batches: Sequence[Any], pool: Executor) -> Generator[tuple[Any,
 
     Parameters
     ----------
-    batches : sequence
     pool : Executor
         The threads. All tasks of a worker share them: more threads would only wait for the interpreter.
     """

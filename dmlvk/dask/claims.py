@@ -33,7 +33,6 @@ class Claim:
 
     Attributes
     ----------
-    info : DeviceInfo
     name : str
         By which all processes of the host know the device.
     """
@@ -87,7 +86,6 @@ def claim(infos: Sequence[DeviceInfo], cluster: str) -> Claim | None:
 
     Parameters
     ----------
-    infos : sequence of DeviceInfo
     cluster : str
         Identifies the cluster: workers of two clusters on one host may have the same device.
 

@@ -96,7 +96,6 @@ class OnnxModel:
 
     Attributes
     ----------
-    model : LoadedModel
     options : Options
         Those of the session.
     """
@@ -131,7 +130,6 @@ class OperatorModel:
 
     Attributes
     ----------
-    desc : OperatorDesc
     owned : dict of str to bytes
         By field, the whole memory of the tensors that are OWNED_BY_DML.
     constants : dict of str to ndarray

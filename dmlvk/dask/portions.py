@@ -29,7 +29,6 @@ class Portion:
     ----------
     first : int
         The number of the first one.
-    batches : list
     is_checked : bool
         Whether they run on two devices: all or none.
     """

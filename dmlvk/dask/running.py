@@ -87,8 +87,6 @@ class DeviceRunning:
     Parameters
     ----------
     client : distributed.Client
-    model : Model
-    output_names : list of str or None
     workers : sequence of ClusterWorker
         Those that have a device.
     check : float

@@ -24,12 +24,7 @@ MOST_INK = 16
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many answers are right.
-
-    Attributes
-    ----------
-    right, total : int
-    """
+    """How many answers are right."""
 
     right: int
     total: int

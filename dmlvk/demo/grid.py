@@ -25,7 +25,6 @@ def draw_digits(reading: Reading, width: int, rows_of_samples: int = ROWS_OF_SAM
 
     Parameters
     ----------
-    reading : Reading
     width : int
         Pixels; the height follows from the number of wrong answers.
     rows_of_samples : int

@@ -255,7 +255,6 @@ def table_of(graph: Graph, node: Node, shapes: Sequence[tuple[int, ...]]) -> Arr
 
     Parameters
     ----------
-    graph : Graph
     node : Node
         Its table's.
     shapes : sequence of tuple of int

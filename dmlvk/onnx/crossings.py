@@ -95,12 +95,10 @@ def cheaper_on_host(
 
     Parameters
     ----------
-    graph : Graph
     on_host : mapping of int to str
         By number, the nodes that the host must run.
     kinds : mapping of str to (tuple of int, dtype)
         Shape and type of the values, as far as they are known. The bytes of others are not counted.
-    costs : Costs
     """
     from networkx import DiGraph, minimum_cut
     from networkx.algorithms.flow import boykov_kolmogorov

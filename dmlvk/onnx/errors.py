@@ -22,7 +22,6 @@ class RefusedError(Exception):
     ----------
     index : int
         The node's number in the graph.
-    reason : str
     """
 
     def __init__(self, index: int, reason: str) -> None:

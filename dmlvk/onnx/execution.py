@@ -146,15 +146,11 @@ class Execution:
 
     Parameters
     ----------
-    device : Device
-    program : Program
     wanted : iterable of str
         The outputs that are read after a run.
 
     Attributes
     ----------
-    layout : Layout
-    program : Program
     input_tensors, output_tensors : dict of str to Tensor
         Those that a dispatch uses. Outputs that are inputs or constants have none.
     """
@@ -246,7 +242,6 @@ class Direct:
 
     Parameters
     ----------
-    execution : Execution
     names : sequence of str
         The outputs, in their order.
     feeds : mapping of str to array

@@ -35,7 +35,6 @@ def foreseen(
 
     Parameters
     ----------
-    graph : Graph
     on_host : mapping of int to str
         By number, the host's nodes.
     kinds : mapping of str to (tuple of int, dtype)

@@ -25,7 +25,6 @@ def fused(operations: Sequence[Operation], kept: Collection[int]) -> list[Operat
 
     Parameters
     ----------
-    operations : sequence of Operation
     kept : collection of int
         Storages whose contents are read after the last dispatch, or written before the first.
     """

@@ -61,7 +61,6 @@ class Node:
         The version of its domain's operator set; 0 if the model does not say.
     captured : tuple of str
         Values of the graph that only the node's own graphs (the branches of an If) name.
-    attributes : mapping of str to object
     originals : tuple of Node
         The model's own nodes, where this one is the device's form of several.
     """
@@ -116,19 +115,16 @@ class Graph:
     Attributes
     ----------
     model : ModelProto
-    nodes : list of Node
     inputs : dict of str to ValueInfoProto
         Those that a run must be given: inputs without an initializer.
     replaceable : dict of str to ValueInfoProto
         Inputs with an initializer, which a run may be given too.
-    outputs : list of str
     types : dict of str to TypeProto
         As far as ONNX's inference finds them, or else as the model says.
     uncertain : set of str
         The values whose types only the model says. Their sizes may be those of another batch or of an earlier model.
     host_optimizes : bool
         Whether ONNX Runtime may replace the host's nodes by others, which changes bits.
-    host_options : HostOptions
     """
 
     def __init__(self, loaded: LoadedModel) -> None:

@@ -130,7 +130,6 @@ class HostPart:
 
     Parameters
     ----------
-    graph : Graph
     nodes : sequence of Node
         In an order in which they can run.
     inputs, outputs : sequence of str
@@ -141,10 +140,6 @@ class HostPart:
         Whether ONNX Runtime may replace nodes by others, which can change the last bits.
     threads : int
         That share the work; 0 for what ONNX Runtime takes by itself.
-
-    Attributes
-    ----------
-    outputs : list of str
     """
 
     def __init__(

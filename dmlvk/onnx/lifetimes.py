@@ -35,7 +35,6 @@ def layout_of(program: Program, kept: set[int]) -> Layout:
 
     Parameters
     ----------
-    program : Program
     kept : set of int
         Storages that are read after the last dispatch.
     """

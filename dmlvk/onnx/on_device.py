@@ -37,7 +37,6 @@ class ModelOnDevice:
         May be shared: a run does not change it.
     obstacles : mapping of int to str
         By number, the reasons of the nodes that no run has on the device.
-    device : Device
     channels_last : bool
         Whether tensors between convolutions have their channels last.
     is_fastest : bool
@@ -241,7 +240,6 @@ class Schedule:
 
     Attributes
     ----------
-    steps : list of Step
     is_complete : bool
         Whether the steps have all nodes.
     """

@@ -32,7 +32,6 @@ class Value:
     ----------
     storage : int
         The number of its memory in the program. Views share one.
-    dtype : dtype
     shape : tuple of int
         As ONNX has it: () for a scalar.
     order : tuple of int
@@ -92,7 +91,6 @@ class Operation:
 
     Attributes
     ----------
-    desc : OperatorDesc
     places : mapping of str to (int, int)
         By field, the storage and the offset in bytes.
     owned : mapping of str to ndarray
@@ -110,7 +108,6 @@ class Program:
 
     Attributes
     ----------
-    operations : list of Operation
     sizes : list of int
         Bytes of each storage.
     inputs : dict of str to Value
@@ -133,7 +130,6 @@ class Builder:
 
     Parameters
     ----------
-    graph : Graph
     given : mapping of str to (tuple of int, dtype)
         Shape and type of each value from outside.
     parameters : mapping of str to ndarray

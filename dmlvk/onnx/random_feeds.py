@@ -49,8 +49,6 @@ def random_batch(
 
     Parameters
     ----------
-    generator : Generator
-    arguments : sequence of NodeArgument
     batch : int or None
         The size of first dimensions that may have any size; None for 1.
 

@@ -30,8 +30,6 @@ class Step(ABC):
 
     Parameters
     ----------
-    graph : Graph
-    nodes : sequence of Node
     keeps_all : bool
         Whether all values are outputs.
     private : frozenset of str
@@ -39,7 +37,6 @@ class Step(ABC):
 
     Attributes
     ----------
-    nodes : sequence of Node
     inputs, used, outputs : list of str
         The values that come from outside; those that are used outside; and those that are kept, which may be all.
     """

@@ -33,8 +33,6 @@ def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None
 
     Parameters
     ----------
-    desc : ByteTableDesc
-    profile : DeviceProfile
     path : str, optional
         One of PATHS; None chooses.
     offsets : mapping of str to int

@@ -140,7 +140,6 @@ def plan_data_movement(
         The name of the kernel. The name of its variant that takes blocks by rows has "_by_rows" appended.
     nest : LoopNest
         The output, and the source if there is one.
-    profile : DeviceProfile
     arguments : callable
         Gives a piece's specialization constants and push constants.
     fixed_windows : sequence of FixedWindow

@@ -50,7 +50,6 @@ class SumTable:
 
     Attributes
     ----------
-    view : View
     before_each_run, once : tuple of tuples of Dispatch
         The stages, of which one of the two has none: the table is made once if all parameters are OWNED_BY_DML.
     """
@@ -83,8 +82,6 @@ def plan(
 
     Parameters
     ----------
-    desc : ElementWiseQuantizedLinearAddDesc
-    profile : DeviceProfile
     path : str, optional
         One of PATHS; None chooses.
     offsets : mapping of str to int

@@ -36,7 +36,6 @@ class Dimension:
         Number of steps.
     strides : tuple of int
         Elements that each operand advances in a step. Negative strides go backwards.
-    role : Role
     """
 
     size: int

@@ -53,8 +53,6 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
 
     Parameters
     ----------
-    desc : OneHotDesc
-    profile : DeviceProfile
     path : str, optional
         One of PATHS, or "rows" with a size: see the module. None chooses.
     offsets : mapping of str to int

@@ -44,8 +44,6 @@ def plan(
 
     Parameters
     ----------
-    desc : QuantizedLinearConvolutionAddDesc
-    profile : DeviceProfile
     path : str, optional
         As for the convolution.
     offsets : mapping of str to int

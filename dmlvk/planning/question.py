@@ -28,7 +28,6 @@ class Question:
 
     Attributes
     ----------
-    desc : OperatorDesc
     elements : mapping of str to Elements
         What the inputs hold, by field.
     """

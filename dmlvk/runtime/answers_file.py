@@ -67,7 +67,6 @@ class AnswersFile:
 
     Attributes
     ----------
-    path : Path or None
     driver : str
         The device's driver today.
     """

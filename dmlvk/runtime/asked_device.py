@@ -125,10 +125,8 @@ class AskedDevice:
 
         Parameters
         ----------
-        user : Engine
         own : Engine or None
             On which it was asked; None if that could not be opened.
-        error : DeviceError
         has_run : bool
             Whether the question ran. Before, it cannot have lost the device.
         """

@@ -46,8 +46,6 @@ def built(
 
     Parameters
     ----------
-    engine : Engine
-    desc : OperatorDesc
     plan : Plan
         The plan that was chosen for the descriptor.
     path : str, optional
@@ -104,8 +102,6 @@ def held_back(engine: Engine, desc: OperatorDesc, path: str | None = None) -> Im
 
     Parameters
     ----------
-    engine : Engine
-    desc : OperatorDesc
     path : str, optional
         The kernel path that takes over; the planner's choice by default.
 

@@ -22,7 +22,6 @@ class Call:
     tensors : dict of str to proxy of Tensor, or None
         Equal to the keyword arguments of the call; the interpreter compares the two without running any Python code.
         None once the call is forgotten.
-    binding : Binding
     batch : Batch
         The recorded binding.
     """

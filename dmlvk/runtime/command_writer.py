@@ -128,7 +128,6 @@ class CommandWriter:
 
     Parameters
     ----------
-    vulkan : VulkanDevice
     flags : int
         VkCommandBufferUsageFlags of the command buffers.
     queries : TimestampQueries, optional

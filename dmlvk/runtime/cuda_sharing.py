@@ -79,7 +79,6 @@ class CudaSharing:
 
     Parameters
     ----------
-    vulkan : VulkanDevice
     ordinal : int
         The number of the CUDA device on the same GPU.
     """

@@ -74,7 +74,6 @@ def capsule_of(desc: TensorDesc, address: int, device: tuple[int, int], owner: o
 
     Parameters
     ----------
-    desc : TensorDesc
     address : int
         Of the tensor's memory, as the device counts addresses.
     device : (int, int)
@@ -98,7 +97,6 @@ class Import:
         Of the first element.
     sizes, strides : tuple of int
         Strides count elements.
-    dtype : numpy.dtype
 
     Raises
     ------

@@ -48,7 +48,6 @@ class Engine:
 
     Parameters
     ----------
-    physical : PhysicalDevice
     planned : DeviceProfile, optional
         Plans are made for this profile of the whole device: it has rates that were measured, for example.
     profile : DeviceProfile, optional
@@ -60,7 +59,6 @@ class Engine:
 
     Attributes
     ----------
-    vulkan : VulkanDevice
     profile : DeviceProfile
         Plans are made for it.
     timestamps : bool

@@ -62,8 +62,6 @@ class Implementation:
 
     Attributes
     ----------
-    engine : Engine
-    desc : OperatorDesc
     plan : Plan
         The plan for tensors with memory of their own.
     is_built : bool
@@ -265,7 +263,6 @@ class Initialized:
 
     Attributes
     ----------
-    implementation : Implementation
     owned : dict of str to MemoryRange
         Copies of the tensors that are OWNED_BY_DML, by field.
     submission : Submission
@@ -337,7 +334,6 @@ class Provisional:
 
     Parameters
     ----------
-    initialized : Initialized
     memory : mapping of str to MemoryRange
         The places of the bound tensors, by field.
     """

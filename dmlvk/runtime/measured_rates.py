@@ -26,10 +26,8 @@ class MeasuredRates:
 
     Attributes
     ----------
-    file : Path or None
     device, driver : str
         The rates must be of this device and driver.
-    device_type : DeviceType
     """
 
     def __init__(self, profile: DeviceProfile) -> None:

@@ -8,13 +8,7 @@ from dmlvk.runtime.engine import Engine
 
 
 class OfDevice:
-    """An object that belongs to a device. What type checkers know of it is in the stub beside this file.
-
-    Attributes
-    ----------
-    engine : Engine
-    device : Device
-    """
+    """An object that belongs to a device. What type checkers know of it is in the stub beside this file."""
 
     __slots__ = ()
 

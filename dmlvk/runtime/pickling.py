@@ -33,8 +33,6 @@ def made_anew(desc: OperatorDesc, owned: Mapping[str, bytes], device: DeviceName
 
     Parameters
     ----------
-    desc : OperatorDesc
-    owned : mapping of str to bytes
     device : Device, int or str, optional
         Defaults to the default device of this process, which is opened once and kept.
 

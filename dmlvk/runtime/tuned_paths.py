@@ -78,7 +78,6 @@ class TunedPaths:
 
     Attributes
     ----------
-    file : Path or None
     device, driver, kernels : str
         A choice must be for this device, driver and set of kernels.
     """

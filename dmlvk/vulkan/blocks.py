@@ -34,7 +34,6 @@ class Block:
     ----------
     size : int
         Bytes.
-    memory_type : MemoryType
     is_shared : bool
         Whether several tensors may lie in the block, so that the pool may keep the block for the next ones when it is
         empty.

@@ -92,7 +92,6 @@ def configure(physical: PhysicalDevice, profile: DeviceProfile, *, force_copy_qu
 
     Parameters
     ----------
-    physical : PhysicalDevice
     profile : DeviceProfile
         Its own profile, or a narrower one, whose features and extensions alone are used.
     force_copy_queue : bool

@@ -25,10 +25,8 @@ class Context:
 
     Parameters
     ----------
-    physical : PhysicalDevice
     profile : DeviceProfile
         The capabilities that plans are made for: those of the physical device, or narrower ones.
-    configuration : Configuration
 
     Attributes
     ----------

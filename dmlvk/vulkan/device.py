@@ -37,7 +37,6 @@ class VulkanDevice:
 
     Parameters
     ----------
-    physical : PhysicalDevice
     owner : object
         When it is gone, nothing uses the device any more.
     profile : DeviceProfile, optional
@@ -61,14 +60,8 @@ class VulkanDevice:
         The compute queue.
     copy_queue : Queue or None
         A second queue, on which large copies run beside kernels.
-    dispatch_barrier : DispatchBarrier
-    memory : MemoryPool
-    transfers : Transfers
-    descriptors : DescriptorSets
-    pipelines : Pipelines
     pauses : Pauses
         Of the compute queue.
-    query_pools : QueryPools
     """
 
     # On the class, so that a device that an exception left half made can be closed.

@@ -54,7 +54,6 @@ def read_profile(
     ----------
     handle : VkPhysicalDevice
     basic : VkPhysicalDeviceProperties
-    api_version : tuple of int
     extensions : frozenset of str
         The extensions that the device lists.
     """

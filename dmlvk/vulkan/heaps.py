@@ -36,7 +36,6 @@ def tensor_type(
         The types that a storage buffer may have.
     heaps : sequence of MemoryHeap
         All heaps of the device.
-    device_type : DeviceType
     force_staging : bool
         Prefer no direct memory; for tests.
     """

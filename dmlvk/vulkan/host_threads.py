@@ -125,7 +125,6 @@ def for_each(
 
     Parameters
     ----------
-    parts : iterable
     move : callable
         Called with each part.
     calls : set of Call, optional

@@ -28,7 +28,6 @@ class HostView:
 
     Attributes
     ----------
-    segment : Segment
     is_dropped : bool
         No array is left. (A weak reference still finds an object while its finalizer runs.)
     """

@@ -226,12 +226,7 @@ def names(function: Any, call: str, structure: str, member: str, *arguments: Any
 
 
 class Instance:
-    """A VkInstance and, when validating, its debug messenger.
-
-    Attributes
-    ----------
-    is_open : bool
-    """
+    """A VkInstance and, when validating, its debug messenger."""
 
     def __init__(self) -> None:
         self.is_open = False

@@ -39,7 +39,6 @@ class MemoryPool:
 
     Parameters
     ----------
-    context : Context
     queue : Queue
         The compute queue. Its work may hold memory until it is done.
     force_staging : bool

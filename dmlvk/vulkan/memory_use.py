@@ -92,7 +92,6 @@ class SemaphoreValue(NamedTuple):
     Attributes
     ----------
     semaphore : VkSemaphore[1]
-    value : int
     """
 
     semaphore: Any

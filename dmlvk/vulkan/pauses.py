@@ -19,13 +19,7 @@ LONGEST_DELAY_SECONDS = 2.0
 
 
 class Pauses:
-    """Lets work that holds up a queue wait for a pause.
-
-    Parameters
-    ----------
-    queue : Queue
-    visits : Visits
-    """
+    """Lets work that holds up a queue wait for a pause."""
 
     def __init__(self, queue: Queue, visits: Visits) -> None:
         self._queue = queue

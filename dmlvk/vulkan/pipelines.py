@@ -65,15 +65,10 @@ class Pipelines:
 
     Parameters
     ----------
-    context : Context
     descriptors : DescriptorSets
         Makes the descriptor sets that the pipelines use.
     queue : Queue
         The compute queue.
-
-    Attributes
-    ----------
-    cache : PipelineCache
     """
 
     def __init__(self, context: Context, descriptors: DescriptorSets, queue: Queue) -> None:

@@ -272,7 +272,6 @@ class Queue:
 
         Parameters
         ----------
-        other : Queue
         value : int or None
             The timeline value of the other queue that has to be reached; None for everything that is submitted there
             by then.

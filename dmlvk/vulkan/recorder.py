@@ -185,7 +185,6 @@ def record_secondary(command_buffers: CommandBuffers, write: Callable[[Recorder]
 
     Parameters
     ----------
-    command_buffers : CommandBuffers
     write : callable
         Records the commands.
     """

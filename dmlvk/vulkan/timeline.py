@@ -112,7 +112,6 @@ class Timeline:
         ----------
         waiter : Waiter
             Taken by this thread.
-        value : int
         timeout : float or None
             Seconds; None for no limit.
         latest : int

@@ -27,7 +27,6 @@ class Part(NamedTuple):
     ----------
     position : int
         The first byte on the host, from the start of the transfer.
-    size : int
     buffer : VkBuffer
     place : int
         The first byte on the device, from the start of the buffer.
@@ -53,12 +52,10 @@ class Transfers:
 
     Parameters
     ----------
-    context : Context
     queue : Queue
         The compute queue.
     copy_queue : Queue or None
         A second queue, on which large copies run beside kernels.
-    memory : MemoryPool
     """
 
     def __init__(self, context: Context, queue: Queue, copy_queue: Queue | None, memory: MemoryPool) -> None:

@@ -55,7 +55,6 @@ def run(
         Where they are measured; only its name and driver are asked here.
     selector : int, str or None
         Opens the same device in another process.
-    network : Network
     settings : NetworkSettings
         Its batches and layouts.
     progress : callable

@@ -37,8 +37,6 @@ class ColdMeasurement:
 
     Parameters
     ----------
-    device : Device
-    batch : int
     layout : str
         "nhwc" or "nchw".
     """

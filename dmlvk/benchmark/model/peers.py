@@ -29,7 +29,6 @@ class Work:
 
     Attributes
     ----------
-    path : Path
     feeds, found : dict of str to array
         What a run was given, and what it returned, by name.
     is_fused : bool

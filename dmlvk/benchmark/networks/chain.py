@@ -32,7 +32,6 @@ class Measured:
 
     Attributes
     ----------
-    times : ChainTimes
     plans : tuple of Plan
         Of its layers, in their order.
     wrong : tuple of int

@@ -26,7 +26,6 @@ class NetworkSettings:
 
     Attributes
     ----------
-    batches : sequence of int
     layouts : sequence of str
         "nhwc", "nchw".
     rounds : int
@@ -66,8 +65,6 @@ def run(
     ----------
     device : Device
         Opened with `timestamps=True`.
-    network : Network
-    settings : NetworkSettings
     progress : callable
         Called before each measurement with its name.
     keep : callable

@@ -53,7 +53,6 @@ class LayerNode:
         pixels) or "product" (with a matrix).
     name : str
         The name of the node and of its output.
-    inputs : tuple of str
     channels, size : int
         Of the output; its images are square.
     layer : Layer, optional
@@ -80,7 +79,6 @@ class Network:
 
     Attributes
     ----------
-    name : str
     channels, size : int
         Of the image.
     nodes : dict of str to LayerNode

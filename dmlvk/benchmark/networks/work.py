@@ -37,7 +37,6 @@ class LayerWork:
 
     Attributes
     ----------
-    layer : Layer
     constants : dict of str to ndarray
         By field: everything but the input.
     images, expected : ndarray

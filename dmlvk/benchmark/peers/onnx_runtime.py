@@ -43,7 +43,6 @@ class NodeForm:
         The data.
     constants : mapping of str to ndarray
         The parameters, which become part of the model.
-    attributes : mapping of str to object
     """
 
     kind: str

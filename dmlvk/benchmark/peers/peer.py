@@ -38,7 +38,6 @@ class Trial:
 
     Attributes
     ----------
-    times : Times
     result : str
         EQUAL or DIFFERENT, compared with the expected result, or OTHER_ARITHMETIC.
     """
@@ -182,8 +181,6 @@ class Slices:
 
     Attributes
     ----------
-    signed : tuple of slice
-    positive : tuple of slice
     flipped : tuple of int
         The dimensions to reverse after `positive`.
     """

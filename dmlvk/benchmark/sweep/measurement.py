@@ -38,7 +38,6 @@ class SweepSettings:
 
     Attributes
     ----------
-    operators : sequence of str
     seconds : float
         The last shape begins before this time.
     seed : int
@@ -72,7 +71,6 @@ def run(
     ----------
     device : Device
         Opened with `timestamps=True`.
-    settings : SweepSettings
     progress : callable
         Called before each measurement with its name and the seconds that have passed.
     keep : callable

@@ -63,7 +63,6 @@ def strides(layout: str, sizes: Sequence[int]) -> tuple[int, ...] | None:
         dimension 1 is innermost. interleaved: rows and columns, of coprime sizes a and b, have strides b and a.
         broadcast: a dimension in the middle has stride 0. scalar: all strides are 0. sheared: each row begins inside
         the row before it. The last three are for inputs only.
-    sizes : sequence of int
     """
     count = len(sizes)
     if layout == "packed":

@@ -16,13 +16,7 @@ RECORDED = "recorded"
 
 @dataclass(frozen=True)
 class Holder:
-    """A result with a digest.
-
-    Attributes
-    ----------
-    run : DeviceRun
-    result : Result
-    """
+    """A result with a digest."""
 
     run: DeviceRun
     result: Result
@@ -40,7 +34,6 @@ class Side:
 
     Attributes
     ----------
-    digest : str
     holders : tuple of Holder
         Empty if only the recorded digests have it.
     is_recorded : bool
@@ -84,7 +77,6 @@ class Agreement:
         Outputs that were given at least twice, the recorded digests included.
     digests : int
         Digests that were compared.
-    disagreements : tuple of Disagreement
     """
 
     compared: int
@@ -97,7 +89,6 @@ def agreement_of(runs: Sequence[DeviceRun], recorded: Mapping[str, str]) -> Agre
 
     Parameters
     ----------
-    runs : sequence of DeviceRun
     recorded : mapping of str to str
         Digests by case name that take part like those of a device, for the cases that were run.
     """

@@ -46,7 +46,6 @@ class Update:
 
     Attributes
     ----------
-    before, after : DeviceRun
     causes : tuple of str
         What differs between the runs: "driver 22.3.6, now 25.0.7".
     common : int
@@ -120,7 +119,6 @@ class CaseTiming:
 
     Attributes
     ----------
-    path : str
     sizes : mapping of str to sequence of int
         Sizes of its tensors: only equal work is compared.
     median, first_quartile, third_quartile : float
@@ -142,7 +140,6 @@ class Figures:
     ----------
     place : str
         The file.
-    device, driver : str
     numbers : tuple of int
         The vendor's and the device's number.
     package : str
@@ -195,7 +192,6 @@ class SpeedUpdate:
 
     Attributes
     ----------
-    before, after : Figures
     common : int
         Cases of equal sizes in both.
     slower, faster : tuple of SpeedChange

@@ -28,14 +28,10 @@ class Findings:
 
     Attributes
     ----------
-    runs : tuple of DeviceRun
     notes : tuple of str
         What a reader has to know, one sentence each: cut files, different cases, other kernels.
-    agreement : Agreement
     differences : mapping of str to str
         The first element that differs, by the name of the case, where it is known.
-    updates : tuple of Update
-    speed_updates : tuple of SpeedUpdate
     """
 
     runs: tuple[DeviceRun, ...]

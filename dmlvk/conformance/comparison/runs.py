@@ -34,7 +34,6 @@ class DeviceRun:
         A short name that no other run of the comparison has: "NVIDIA H200 580.159.04".
     paths : tuple of Path
         The files; several if they are parts of one run.
-    environment : Environment
     results : mapping of (str, str) to Result
         By profile and name.
     places : mapping of (str, str) to Path
@@ -113,10 +112,6 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[DeviceRun], list[str]]:
     Parts of one run, such as those of `--shard`, are put together: they have one device, driver and kernels, and no
     case in common. Runs of one device stand beside each other: an older driver before a newer one, of one driver an
     older dmlvk first, and else the older run.
-
-    Parameters
-    ----------
-    paths : sequence of Path
 
     Returns
     -------

@@ -109,9 +109,6 @@ def write_html(path: Path, run: Run, waivers: WaiverReport, groups: Mapping[str,
 
     Parameters
     ----------
-    path : Path
-    run : Run
-    waivers : WaiverReport
     groups : mapping of str to str
         What each group of cases tests.
 

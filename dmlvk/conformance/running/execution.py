@@ -97,8 +97,6 @@ def execute(
 
     Parameters
     ----------
-    case : Case
-    devices : Devices
     profile : str
         A name of `profiles.PROFILES`.
     repeat : int

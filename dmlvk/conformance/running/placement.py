@@ -26,7 +26,6 @@ class Placement:
 
     Attributes
     ----------
-    desc : TensorDesc
     start, size : int
         Bytes from the buffer's start to the tensor, and the buffer's size in bytes.
     content : ndarray of uint8

@@ -179,7 +179,6 @@ class Runner:
 
     Parameters
     ----------
-    configuration : WorkerConfiguration
     timeout : float
         The time limit of a case, in seconds.
     jobs : int, optional

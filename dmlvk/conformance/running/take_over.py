@@ -58,8 +58,6 @@ class CallRow:
 
     Parameters
     ----------
-    device : Device
-    workload : Workload
     name : str
         The case's name, from which the images come.
     constants : mapping of str to Tensor

@@ -58,8 +58,6 @@ class OtherWork:
 
     Parameters
     ----------
-    operator : CompiledOperator
-    workload : Workload
     name : str
         The case's name, from which the bytes come.
     """

@@ -51,7 +51,6 @@ class Stepping:
     ----------
     place : int
         Its place in the kernel: FIRST, SECOND or THIRD.
-    operand : Operand
     strides : tuple of int
         Elements that it advances with each of the output's dimensions.
     """
@@ -72,8 +71,6 @@ def plan(desc: OperatorDesc, profile: DeviceProfile, *, path: str | None = None,
 
     Parameters
     ----------
-    desc : OperatorDesc
-    profile : DeviceProfile
     path : str, optional
         One of PATHS; None chooses.
     offsets : mapping of str to int
@@ -121,14 +118,12 @@ def element_wise_dispatches(
 
     Parameters
     ----------
-    kernel : str
     unit : int
         Elements of the output that an invocation writes: UNIT in the kernel.
     output : (str, TensorDesc)
         Its field and its desc.
     tensors : sequence of Stepping
         In order of their places.
-    profile : DeviceProfile
     specialization : mapping of str to int
         The kernel's own specialization constants.
     offsets : mapping of str to int

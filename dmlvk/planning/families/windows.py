@@ -54,8 +54,6 @@ class Part:
 
     Attributes
     ----------
-    box : Box
-    taps : TapBox
     inside : TapBox
         Those of the taps that can lie inside the input: a kernel visits no others.
     seen : tuple of Range, optional
@@ -88,9 +86,6 @@ class Windows:
 
     Attributes
     ----------
-    builder : Builder
-    geometry : PoolingGeometry
-    input : View
     outputs : tuple of View
         Of equal sizes; the first one is `output_tensor`.
     of_channel : tuple of View
@@ -294,8 +289,6 @@ class Windows:
 
         Parameters
         ----------
-        kernel : str
-        part : Part
         unit, input_unit : int
             Bytes that the kernel counts offsets and strides in, those of the output, and of the input if they differ.
         lane, lane_units, count : int

@@ -317,7 +317,6 @@ def _part(size: int, wanted: int, step: int, most: int | None = None) -> int:
 
     Parameters
     ----------
-    size, wanted : int
     step : int
         Bytes from one coordinate to the next.
     most : int, optional

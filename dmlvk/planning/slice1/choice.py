@@ -33,8 +33,6 @@ def plan_slice1(
 
     Parameters
     ----------
-    desc : Slice1Desc or SliceDesc
-    profile : DeviceProfile
     path : str, optional
         One of PATH_NAMES; None chooses.
     offsets : mapping of str to int

@@ -111,8 +111,6 @@ def sectors_of_box(nest: LoopNest, operand: int, extents: Sequence[int]) -> floa
 
     Parameters
     ----------
-    nest : LoopNest
-    operand : int
     extents : sequence of int
         A box's coordinates along each dimension, from the innermost of the output on.
     """
