@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,27 @@ def figure_with(height: float, title: str) -> Any:
     figure = Figure(figsize=(WIDTH, height), dpi=100, layout="constrained")
     figure.suptitle(title, fontsize=LETTERS + 2)
     return figure
+
+
+def label_rows(axes: Any, labels: Sequence[str], *, are_points: bool = False) -> None:
+    """Name the rows of a panel, the first at the top. Behind points, which may lie far apart, each row has a line."""
+    for height in range(len(labels) if are_points else 0):
+        axes.axhline(height, color="black", alpha=0.08, lw=0.8, zorder=0)
+    axes.set_yticks(range(len(labels)), labels, fontsize=LETTERS - 1)
+    axes.set_ylim(max(1, len(labels)) - 0.4, -0.6)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+
+
+def use_logarithms(axes: Any, *, is_wide: bool = False) -> None:
+    """Make a panel's x axis logarithmic, with numbers a reader can read: at 1, 2, 5, 10, or of a wide one at 1, 10."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set(xscale="log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1,) if is_wide else (1, 2, 5)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="x", which="both", alpha=0.25)
 
 
 def fit(figure: Any) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 
-from dmlvk.benchmark import harness, picture, sections, tables
+from dmlvk.benchmark import drawing, harness, picture, sections, tables
 from dmlvk.benchmark.cold import picture as cold_picture
 from dmlvk.benchmark.cold import tables as cold_tables
 from dmlvk.benchmark.model import picture as model_picture
@@ -29,20 +30,24 @@ class Kind:
         The tables of a record; `dispatches` says whether each dispatch has a row.
     options : str
         The options of `dmlvk bench` that measure it, with the fields of the record's network.
-    draw : callable
-        A picture in a format.
+    figure_of : callable
+        The figure of a record.
     is_correct : callable
         Whether all results were right.
     """
 
     sections: Callable[..., Iterator[sections.Section]]
     options: str
-    draw: Callable[[Record, str], bytes]
+    figure_of: Callable[[Record], Any]
     is_correct: Callable[[Record], bool]
 
     def show(self, record: Record, terminal: Console, dispatches: bool = False) -> None:
         """Print a record on a terminal."""
         sections.show(self.sections(record, dispatches=dispatches), terminal)
+
+    def draw(self, record: Record, form: str) -> bytes:
+        """A record's picture, in a format as `drawing.picture_format` returns it."""
+        return drawing.content(self.figure_of(record), form)
 
     def page(self, record: Record) -> Iterator[str]:
         """The lines of a page of Markdown."""
@@ -52,11 +57,11 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    OPERATORS: Kind(tables.sections, "", picture.draw, harness.is_correct),
-    MODEL: Kind(model_tables.sections, " --model", model_picture.draw, model_tables.is_correct),
-    NETWORK: Kind(network_tables.sections, " --network {name}", network_picture.draw, network_tables.is_correct),
-    COLD: Kind(cold_tables.sections, " --cold --network {name}", cold_picture.draw, cold_tables.is_correct),
-    SWEEP: Kind(sweep_tables.sections, " --sweep", sweep_picture.draw, sweep_tables.is_correct),
+    OPERATORS: Kind(tables.sections, "", picture.figure_of, harness.is_correct),
+    MODEL: Kind(model_tables.sections, " --model", model_picture.figure_of, model_tables.is_correct),
+    NETWORK: Kind(network_tables.sections, " --network {name}", network_picture.figure_of, network_tables.is_correct),
+    COLD: Kind(cold_tables.sections, " --cold --network {name}", cold_picture.figure_of, cold_tables.is_correct),
+    SWEEP: Kind(sweep_tables.sections, " --sweep", sweep_picture.figure_of, sweep_tables.is_correct),
 }
 
 

@@ -35,19 +35,6 @@ class PictureRow:
     mark: tuple[Look, float] | None = None
 
 
-def draw(record: Record, kind: str) -> bytes:
-    """Draw a record.
-
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.harness.run`.
-    kind : str
-        The format, as `dmlvk.benchmark.drawing.picture_format` returns it.
-    """
-    return drawing.content(figure_of(record), kind)
-
-
 def figure_of(record: Record) -> Any:
     """A panel of the convolutions and one of the other operators; what the record does not have is left out."""
     panels = [
@@ -127,14 +114,11 @@ def _add_peers(row: PictureRow, record: Record, case: Record, amount: float) -> 
 
 
 def _panel(axes: Any, unit: str, rows: list[PictureRow]) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
     rates = [rate for row in rows for _, rate in (*row.ours, *row.peers, *filter(None, [row.mark]))]
     billions = "GOPS" if unit == "operations" else "GB/s"
     is_fast = unit == "operations" and statistics.median(rate for row in rows for _, rate in row.ours) >= 1e12
     factor, text = (1e12, "TOPS") if is_fast else (1e9, billions)
     for height, row in enumerate(rows):
-        axes.axhline(height, color="black", alpha=0.08, lw=0.8, zorder=0)
         if row.mark is not None:
             axes.plot(row.mark[1] / factor, height, ms=13, zorder=1, **{**row.mark[0].style(), "mew": 2.2})
         # Points of the same rate stand a little above and below each other.
@@ -142,16 +126,10 @@ def _panel(axes: Any, unit: str, rows: list[PictureRow]) -> None:
         for place, (look, rate) in enumerate(points):
             offset = (place - (len(points) - 1) / 2) * SPREAD
             axes.plot(rate / factor, height + offset, ms=7, zorder=3, **look.style())
-    axes.set(xscale="log", ylim=(len(rows) - 0.3, -0.7))
+    drawing.label_rows(axes, [row.label for row in rows], are_points=True)
     axes.set_xlim(min(rates) / factor / 1.3, max(rates) / factor * 1.3)
     axes.set_xlabel(f"{text}, of the {unit} that the operator needs; further right is faster")
-    axes.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=drawing.LETTERS - 1)
-    is_wide = max(rates) / min(rates) > 300
-    axes.xaxis.set_major_locator(LogLocator(subs=(1,) if is_wide else (1, 2, 5)))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.grid(axis="x", which="both", alpha=0.25)
-    axes.set_axisbelow(True)
+    drawing.use_logarithms(axes, is_wide=max(rates) / min(rates) > 300)
 
 
 def _trials(record: Record, case: Record) -> Iterator[Record]:

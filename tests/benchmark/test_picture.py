@@ -99,7 +99,7 @@ def test_a_panel_without_rows_is_left_out(record: Record, computing: bool) -> No
 def test_a_picture_has_the_same_bytes_each_time(record: Record) -> None:
     few = {**record, "cases": record["cases"][::6]}
     for kind in ("png", "svg"):
-        assert picture.draw(few, kind) == picture.draw(few, kind)
+        assert kind_for(few).draw(few, kind) == kind_for(few).draw(few, kind)
 
 
 def texts_of(figure: Any) -> list[Any]:
@@ -137,10 +137,10 @@ def test_a_long_title_is_broken(record: Record) -> None:
 
 def test_a_drawing_has_a_dark_form(record: Record) -> None:
     few = {**record, "cases": record["cases"][::6]}
-    drawing_of_lines = picture.draw(few, "svg").decode()
+    drawing_of_lines = kind_for(few).draw(few, "svg").decode()
     assert "prefers-color-scheme: dark" in drawing_of_lines
     ElementTree.fromstring(drawing_of_lines)
-    assert b"prefers-color-scheme" not in picture.draw(few, "png")
+    assert b"prefers-color-scheme" not in kind_for(few).draw(few, "png")
 
 
 def on_a_cpu(record: Record) -> Record:

@@ -21,21 +21,8 @@ LOOKS = {cache: Look(f"{cache} cache", "#0072B2", hollow=cache != EMPTY) for cac
 BAR, LAYER, FRAME = 0.33, 0.24, 2.2
 
 
-def draw(record: Record, kind: str) -> bytes:
-    """Draw a record: two panels for each batch and layout.
-
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.cold.measurement.run`.
-    kind : str
-        The format, such as "png".
-    """
-    return drawing.content(figure_of(record), kind)
-
-
 def figure_of(record: Record) -> Any:
-    """The figure of a record."""
+    """The figure of a record: two panels for each batch and layout."""
     from matplotlib.patches import Patch
 
     groups: dict[tuple[int, str], list[Record]] = {}
@@ -72,32 +59,20 @@ def _processes(axes: Any, place: str, runs: list[Record]) -> None:
             axes.barh(height, seconds * 1e3, 0.6, left=start, color=colour)
             start += seconds * 1e3
         axes.annotate(f" {start:,.0f}", (start, height), va="center", fontsize=drawing.LETTERS - 1)
-    axes.set_yticks(range(len(labels)), labels, fontsize=drawing.LETTERS - 1)
-    axes.set_ylim(len(labels) - 0.4, -0.6)
+    drawing.label_rows(axes, labels)
     axes.margins(x=0.12)
     axes.set_title(f"{place}: a fresh process until all layers have run once, ms", fontsize=drawing.LETTERS)
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_axisbelow(True)
 
 
 def _layers(axes: Any, place: str, runs: list[Record]) -> None:
     """Points: a row for each layer, from the request for it to its result."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
     chosen = [run for run in runs if run["way"] == FIRST_RESULT and "layers" in run]
     names = list(dict.fromkeys(row["name"] for run in chosen for row in run["layers"]))
-    for height in range(len(names)):
-        axes.axhline(height, color="black", alpha=0.08, lw=0.8, zorder=0)
     for run in chosen:
         for row in run["layers"]:
             seconds = first_result_seconds(row)
             axes.plot(seconds * 1e3, names.index(row["name"]), ms=7, zorder=3, **LOOKS[run["cache"]].style())
-    axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names], fontsize=drawing.LETTERS - 1)
-    axes.set_ylim(max(1, len(names)) - 0.4, -0.6)
+    drawing.label_rows(axes, [name.replace("_", " ") for name in names], are_points=True)
     axes.set_title(f"{place}: each layer's first result, asked for at once, ms", fontsize=drawing.LETTERS)
     if names:
-        axes.set(xscale="log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.grid(axis="x", which="both", alpha=0.25)
+        drawing.use_logarithms(axes)

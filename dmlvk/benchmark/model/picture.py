@@ -22,21 +22,8 @@ WHOLE, PEER = "black", "#CC79A7"
 HEIGHT = 0.25
 
 
-def draw(record: Record, kind: str) -> bytes:
-    """Draw a record: bars of milliseconds for each batch.
-
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.model.measurement.run`.
-    kind : str
-        The format, such as "png".
-    """
-    return drawing.content(figure_of(record), kind)
-
-
 def figure_of(record: Record) -> Any:
-    """The figure of a record."""
+    """The figure of a record: bars of milliseconds for each batch."""
     rows = record["batches"]
     title = f"dmlvk: {title_of(record, record['model']['file'])}"
     figure = drawing.figure_with(2.6 + 1.9 * len(rows), title)

@@ -24,19 +24,6 @@ PEERS = {
 PREDICTED, FLOOR = "black", "gray"
 
 
-def draw(record: Record, kind: str) -> bytes:
-    """Draw a record.
-
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.networks.measurement.run`.
-    kind : str
-        The format, such as "png".
-    """
-    return drawing.content(figure_of(record), kind)
-
-
 def figure_of(record: Record) -> Any:
     """The figure of a record."""
     batches = list(dict.fromkeys(run["batch"] for run in record["runs"]))
@@ -80,22 +67,15 @@ def _chains(axes: Any, record: Record, batch: int) -> None:
             floor = run["chain"]["dispatches"] * _floor(record) * 1e6
             axes.plot([floor] * 2, [height - 0.4, height + 0.4], color=FLOOR, lw=2)
             axes.plot(run["chain"]["predicted_seconds"] * 1e6, height, "|", color=PREDICTED, ms=14, mew=2)
-    axes.set_yticks(range(len(labels)), labels, fontsize=drawing.LETTERS - 1)
-    axes.set_ylim(len(labels) - 0.4, -0.6)
+    drawing.label_rows(axes, labels)
     axes.margins(x=0.15)
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     layers = record["network"]["layers"]
     axes.set_title(f"batch {batch}: all {layers} layers in their order, us", fontsize=drawing.LETTERS)
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_axisbelow(True)
 
 
 def _layers(axes: Any, record: Record, batch: int, names: list[str]) -> None:
     """Points: a row for each layer."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    for height in range(len(names)):
-        axes.axhline(height, color="black", alpha=0.08, lw=0.8, zorder=0)
     for run in record["runs"]:
         if run["batch"] != batch:
             continue
@@ -110,14 +90,10 @@ def _layers(axes: Any, record: Record, batch: int, names: list[str]) -> None:
     axes.axvline(_floor(record) * 1e6, color=FLOOR, lw=2, zorder=1)
     counts = {row["name"]: row["count"] for run in record["runs"] for row in run["layers"]}
     labels = [f"{name.replace('_', ' ')}  x {counts[name]}" for name in names]
-    axes.set_yticks(range(len(labels)), labels, fontsize=drawing.LETTERS - 1)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set(xscale="log", xlabel="us; further left is faster")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    drawing.label_rows(axes, labels, are_points=True)
+    drawing.use_logarithms(axes)
+    axes.set_xlabel("us; further left is faster")
     axes.set_title(f"batch {batch}: each layer", fontsize=drawing.LETTERS)
-    axes.grid(axis="x", which="both", alpha=0.25)
 
 
 def _floor(record: Record) -> float:

@@ -15,21 +15,8 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#8
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 
 
-def draw(record: Record, kind: str) -> bytes:
-    """Draw a record: a panel for each operator.
-
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.sweep.measurement.run`.
-    kind : str
-        The format, such as "png".
-    """
-    return drawing.content(figure_of(record), kind)
-
-
 def figure_of(record: Record) -> Any:
-    """The figure of a record."""
+    """The figure of a record: a panel for each operator."""
     operators = [operator for operator in OPERATORS if measured(record, operator)] or [OPERATORS[0]]
     figure = drawing.figure_with(0.6 + 5 * len(operators), f"dmlvk: {title_of(record, 'random shapes')}")
     panels = figure.subplots(len(operators), 1, squeeze=False)[:, 0]
