@@ -21,7 +21,7 @@ from dmlvk.dask.errors import ClusterError
 from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_task
 
 # Device and driver.
-Kind: TypeAlias = tuple[str, str]
+DeviceAndDriver: TypeAlias = tuple[str, str]
 
 CPU = dmlvk.DeviceType.CPU.name
 
@@ -64,7 +64,7 @@ def run(
     ClusterError
         No device of the cluster has the name, or one could not be measured. `keep` has got the records of the others.
     """
-    kinds: dict[Kind, list[ClusterWorker]] = {}
+    kinds: dict[DeviceAndDriver, list[ClusterWorker]] = {}
     workers = prepared(client)
     for worker in workers:
         if selector is None or selector.casefold() in worker.device.casefold():
@@ -85,10 +85,12 @@ def run(
     return records
 
 
-def _measured(client: Client, choice: Choice, counts: dict[Kind, int], errors: list[ClusterError]) -> Iterator[Record]:
+def _measured(
+    client: Client, choice: Choice, counts: dict[DeviceAndDriver, int], errors: list[ClusterError]
+) -> Iterator[Record]:
     """The records of some devices, each measured in several parts at the same time: `counts` says in how many."""
-    futures: dict[Future, tuple[Kind, int]] = {}
-    found: dict[Kind, dict[int, Record]] = {kind: {} for kind in counts}
+    futures: dict[Future, tuple[DeviceAndDriver, int]] = {}
+    found: dict[DeviceAndDriver, dict[int, Record]] = {kind: {} for kind in counts}
     try:
         for kind, count in counts.items():
             resources = {NAME: 1, device_resource(kind[0]): 1, driver_resource(kind[1]): 1}

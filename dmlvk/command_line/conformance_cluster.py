@@ -32,7 +32,7 @@ from dmlvk.errors import DeviceError
 
 if TYPE_CHECKING:
     from dmlvk.command_line.conformance_request import Request
-    from dmlvk.conformance.running.cluster import ClusterRunner, Kind
+    from dmlvk.conformance.running.cluster import ClusterRunner, DeviceAndDriver
 
 
 class ClusterRequest:
@@ -111,7 +111,7 @@ class ClusterRequest:
                 active += [self._runs[number] for number in numbers.values()]
                 left = {kind: self._left(self._items, self._runs[number]) for kind, number in numbers.items()}
 
-                def add(kind: Kind, result: Result) -> Result:
+                def add(kind: DeviceAndDriver, result: Result) -> Result:
                     self._runs[numbers[kind]].add(result)
                     writer.write(result, numbers[kind])
                     return replace(result, message=f"on {kind[0]}: {result.message}")
@@ -125,7 +125,7 @@ class ClusterRequest:
                         terminal.print(failure_text(add(kind, result)), soft_wrap=True)
 
     def _again(
-        self, runner: ClusterRunner, kind: Kind, run: Run, items: list[Item], digests: Mapping[str, str]
+        self, runner: ClusterRunner, kind: DeviceAndDriver, run: Run, items: list[Item], digests: Mapping[str, str]
     ) -> Iterator[Result]:
         """Run the failed ones of some cases again, on their device."""
         assert run.environment is not None
@@ -137,9 +137,9 @@ class ClusterRequest:
 
         return run_again(again, failed, most_runs)
 
-    def _numbers(self, runner: ClusterRunner) -> dict[Kind, int]:
+    def _numbers(self, runner: ClusterRunner) -> dict[DeviceAndDriver, int]:
         """The number of each device's run in the file of results; a device that is not there gets a new one."""
-        found: dict[Kind, int] = {}
+        found: dict[DeviceAndDriver, int] = {}
         for kind, environment in runner.environments().items():
             environment = self._completed(environment, self._request)
             number = next(
@@ -156,7 +156,7 @@ class ClusterRequest:
             found[kind] = number
         return found
 
-    def _begin_file(self, writer: ResultsWriter, numbers: Mapping[Kind, int]) -> None:
+    def _begin_file(self, writer: ResultsWriter, numbers: Mapping[DeviceAndDriver, int]) -> None:
         """Write the environments; and what is resumed, unless the file has it already."""
         json, resume = self._request.json, self._request.resume
         same = json is None or files.is_same(json, resume)

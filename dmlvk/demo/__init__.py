@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dmlvk.demo.digits import Reading, missing_package, read_digits
 from dmlvk.demo.grid import draw_digits
-from dmlvk.demo.measure import Measurement, measure
-from dmlvk.demo.panels import Panel, View, all_panels, photograph
+from dmlvk.demo.measure import PanelResult, measure
+from dmlvk.demo.panels import Panel, PanelPicture, all_panels, photograph
 from dmlvk.demo.sheet import draw_sheet, picture_format
 
 __all__ = [
-    "Measurement",
     "Panel",
+    "PanelPicture",
+    "PanelResult",
     "Reading",
-    "View",
     "all_panels",
     "draw_digits",
     "draw_sheet",

@@ -17,7 +17,7 @@ ENOUGH_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Measurement:
+class PanelResult:
     """The result of one panel.
 
     Attributes
@@ -52,7 +52,7 @@ class Measurement:
         return self.bytes_moved / self.seconds / 1e9 if self.seconds > 0 else 0.0
 
 
-def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
+def measure(device: dmlvk.Device, panel: Panel) -> PanelResult:
     """Run a panel's operator on a device, check its result, and time it.
 
     Raises
@@ -94,7 +94,7 @@ def measure(device: dmlvk.Device, panel: Panel) -> Measurement:
         if times is not None:
             device_times.append(sum(times))
     device.timestamps = False
-    return Measurement(
+    return PanelResult(
         panel=panel,
         operator=panel.desc.operator_name,
         kernels=tuple(kernels),

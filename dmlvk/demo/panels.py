@@ -32,7 +32,7 @@ def _as_picture(result: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class View:
+class PanelPicture:
     """One picture of a result.
 
     Attributes
@@ -60,14 +60,14 @@ class Panel:
         The operator.
     inputs : dict of str to np.ndarray
         The arrays for the descriptor's input tensors, by field name.
-    views : tuple of View
+    views : tuple of PanelPicture
         The pictures of the result; a convolution has one for each of its filters.
     """
 
     title: str
     desc: Any
     inputs: dict[str, np.ndarray]
-    views: tuple[View, ...]
+    views: tuple[PanelPicture, ...]
 
 
 def photograph() -> np.ndarray:
@@ -117,7 +117,7 @@ def slice1_panels(photo: np.ndarray) -> list[Panel]:
             input_window_strides=strides,
         )
         caption = f"offsets {tuple(offsets)}\nsizes {tuple(sizes)}\nstrides {tuple(strides)}"
-        return Panel(title, desc, {"input_tensor": photo}, (View(title, caption),))
+        return Panel(title, desc, {"input_tensor": photo}, (PanelPicture(title, caption),))
 
     whole, everything = [0, 0, 0], [height, width, channels]
     return [
@@ -155,7 +155,7 @@ def diagonal_matrix1_panels(photo: np.ndarray) -> list[Panel]:
         names = {INT32_MIN: "INT32_MIN", INT32_MAX: "INT32_MAX"}
         caption = f"begin {names.get(begin, begin)}\nend {names.get(end, end)}\nvalue {value}"
         inputs = {} if source is None else {"input_tensor": source}
-        view = View(title, caption, lambda result: _as_picture(_channels_last(result)))
+        view = PanelPicture(title, caption, lambda result: _as_picture(_channels_last(result)))
         return Panel(title, desc, inputs, (view,))
 
     return [
@@ -188,7 +188,7 @@ def one_hot_panels(photo: np.ndarray) -> list[Panel]:
             axis=0,
         )
         inputs = {"indices_tensor": indices, "values_tensor": values}
-        return Panel(title, desc, inputs, (View(title, caption, picture),))
+        return Panel(title, desc, inputs, (PanelPicture(title, caption, picture),))
 
     def coloured(result: np.ndarray) -> np.ndarray:
         return np.einsum("lhw,lc->hwc", result // 255, LEVEL_COLOURS, dtype=np.uint8)
@@ -234,8 +234,10 @@ def quantized_linear_convolution_panels(photo: np.ndarray) -> list[Panel]:
     over_all_channels = np.stack([np.multiply.outer(BRIGHTNESS, plane) for plane in bank.values()])
     desc, inputs = convolution(photo, over_all_channels)
 
-    def plane(title: str, number: int) -> View:
-        return View(title, _filter_caption(desc, inputs, [number]), lambda result: _as_picture(result[0, number]))
+    def plane(title: str, number: int) -> PanelPicture:
+        return PanelPicture(
+            title, _filter_caption(desc, inputs, [number]), lambda result: _as_picture(result[0, number])
+        )
 
     views = tuple(plane(title, number) for number, title in enumerate(bank))
     panels = [Panel("Four edge filters at once", desc, inputs, views)]
@@ -243,7 +245,7 @@ def quantized_linear_convolution_panels(photo: np.ndarray) -> list[Panel]:
     def in_colour(title: str, filters: np.ndarray, **options: Any) -> None:
         desc, inputs = convolution(photo, filters, **options)
         caption = _filter_caption(desc, inputs, range(len(filters)))
-        view = View(title, caption, lambda result: result[0].transpose(1, 2, 0))
+        view = PanelPicture(title, caption, lambda result: result[0].transpose(1, 2, 0))
         panels.append(Panel(title, desc, inputs, (view,)))
 
     bell = np.exp(-((np.arange(-7, 8) / 4) ** 2) / 2)

@@ -12,9 +12,9 @@ import numpy as np
 from dmlvk._common import files
 from dmlvk.demo.digits import Reading
 from dmlvk.demo.grid import draw_digits, draw_lines
-from dmlvk.demo.measure import Measurement
+from dmlvk.demo.measure import PanelResult
 from dmlvk.demo.palette import BACKING, FAINT, INK, PAPER, RIGHT, RULE, WRONG, font, require_pillow
-from dmlvk.demo.panels import SENTENCES, View
+from dmlvk.demo.panels import SENTENCES, PanelPicture
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
@@ -31,11 +31,11 @@ ROWS_OF_SAMPLES = 3
 
 NETWORK = ("Handwritten digits", "by an ONNX network")
 
-Shown = tuple[Measurement, View]
+Shown = tuple[PanelResult, PanelPicture]
 
 
 def draw_sheet(
-    photo: np.ndarray, measurements: list[Measurement], reading: Reading | str, device: str, path: Path
+    photo: np.ndarray, measurements: list[PanelResult], reading: Reading | str, device: str, path: Path
 ) -> None:
     """Write the contact sheet as a PNG: the operators, and the network in a column at the right.
 
@@ -43,7 +43,7 @@ def draw_sheet(
     ----------
     photo : np.ndarray
         The demo's input, {H,W,3} UINT8.
-    measurements : list of Measurement
+    measurements : list of PanelResult
         The panels' results, in the order of the panels.
     reading : Reading or str
         What the network made of the digits, or the reason why it did not run.
@@ -84,7 +84,7 @@ def _places(counts: Mapping[str, int]) -> tuple[dict[str, tuple[int, int]], int]
     return places, row + 1
 
 
-def _draw_header(sheet: Image.Image, photo: np.ndarray, measurements: list[Measurement], device: str) -> None:
+def _draw_header(sheet: Image.Image, photo: np.ndarray, measurements: list[PanelResult], device: str) -> None:
     from PIL import ImageDraw
 
     draw = ImageDraw.Draw(sheet)

@@ -34,7 +34,7 @@ QUANTIZED = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
 @dataclass
-class Operands:
+class ConvolutionTensors:
     """The tensors of a convolution: described, and either owned or placed."""
 
     builder: Builder
@@ -148,7 +148,7 @@ def plan_convolution(node: Node, builder: Builder) -> None:
         output = builder.new(output_type, (sizes[0], filters, *spatial), order)
 
     require_quantized(builder, names["input_tensor"])
-    operands = Operands(builder)
+    operands = ConvolutionTensors(builder)
     for name, value in (("input_tensor", builder.value(names["input_tensor"])), ("output_tensor", output)):
         # The convolution's dimensions are batch, channels, pixels; `by_field` are the node's that they are.
         by_field = (0, rank - 1, *range(1, rank - 1)) if channels_last else tuple(range(rank))
@@ -173,7 +173,7 @@ def plan_convolution(node: Node, builder: Builder) -> None:
 
 
 def _add_quantization(
-    operands: Operands, names: Mapping[str, str], types: tuple[np.dtype[Any], ...], channels: int
+    operands: ConvolutionTensors, names: Mapping[str, str], types: tuple[np.dtype[Any], ...], channels: int
 ) -> None:
     for kind, dtype in zip(("input", "filter", "output"), types, strict=True):
         count = channels if kind == "filter" else 1
@@ -187,7 +187,7 @@ def _add_quantization(
                 operands.add(name, names[name], sizes)
 
 
-def _with_normal_product(operands: Operands) -> None:
+def _with_normal_product(operands: ConvolutionTensors) -> None:
     """Where a step of the total scale is a denormal, put the total in the filter's place, and 1 in the others'.
 
     Quantizers give such scales to branches and channels whose values are all zero. A sum, of at most 2^31, times a
@@ -325,7 +325,7 @@ def _plan_rows(
         output_type = require_quantized(builder, names["output_zero_point_tensor"])
     rows = math.prod(shape[:-1])
     output = builder.new(output_type, (*shape[:-1], columns))
-    operands = Operands(builder)
+    operands = ConvolutionTensors(builder)
     operands.tensors["input_tensor"] = _rows_desc(require_quantized(builder, node.input(0)), depth, rows)
     operands.places["input_tensor"] = builder.packed(node.input(0))
     operands.tensors["output_tensor"] = _rows_desc(output_type, columns, rows)

@@ -12,16 +12,12 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.graph import Graph, Node, ShapeAndType
 from dmlvk.onnx.registry import entry_of
 from dmlvk.planning.device_rates import rates_of
 
-Kind = tuple[tuple[int, ...], np.dtype[Any]]
 # Products, and the position of their weights.
 PRODUCTS = {
     **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm"), 3),
@@ -89,7 +85,7 @@ def costs_of(profile: DeviceProfile) -> Costs:
 
 
 def cheaper_on_host(
-    graph: Graph, on_host: Mapping[int, str], kinds: Mapping[str, Kind], costs: Costs
+    graph: Graph, on_host: Mapping[int, str], kinds: Mapping[str, ShapeAndType], costs: Costs
 ) -> dict[int, str]:
     """The nodes that the device could run and the host shall, with the reason.
 
@@ -145,7 +141,7 @@ def cheaper_on_host(
     return {node.index: REASON for node in graph.nodes if node.index in stays and node.index not in on_host}
 
 
-def _seconds(node: Node, graph: Graph, kinds: Mapping[str, Kind], costs: Costs) -> tuple[float, float]:
+def _seconds(node: Node, graph: Graph, kinds: Mapping[str, ShapeAndType], costs: Costs) -> tuple[float, float]:
     """What a node takes on the device, and on the host."""
     entry = entry_of(node)
     if entry is not None and entry.is_view:
@@ -157,7 +153,7 @@ def _seconds(node: Node, graph: Graph, kinds: Mapping[str, Kind], costs: Costs) 
     return costs.device_dispatch + on_device, costs.host_call + on_host
 
 
-def host_work(graph: Graph, kinds: Mapping[str, Kind]) -> dict[int, float]:
+def host_work(graph: Graph, kinds: Mapping[str, ShapeAndType]) -> dict[int, float]:
     """By number, the seconds of each node on one processor of the host that threads can share."""
     found = {}
     for node in graph.nodes:
@@ -168,12 +164,12 @@ def host_work(graph: Graph, kinds: Mapping[str, Kind]) -> dict[int, float]:
     return found
 
 
-def _kind(name: str, graph: Graph, kinds: Mapping[str, Kind]) -> Kind | None:
+def _kind(name: str, graph: Graph, kinds: Mapping[str, ShapeAndType]) -> ShapeAndType | None:
     constant = graph.constant(name)
     return kinds.get(name) if constant is None else (constant.shape, constant.dtype)
 
 
-def _size(name: str, graph: Graph, kinds: Mapping[str, Kind]) -> int:
+def _size(name: str, graph: Graph, kinds: Mapping[str, ShapeAndType]) -> int:
     """Bytes of a value; 0 where inference does not know them."""
     if graph.is_constant(name):
         return graph.constant_size(name)
@@ -181,7 +177,7 @@ def _size(name: str, graph: Graph, kinds: Mapping[str, Kind]) -> int:
     return 0 if kind is None else math.prod(kind[0]) * kind[1].itemsize
 
 
-def _operations(node: Node, graph: Graph, kinds: Mapping[str, Kind]) -> float:
+def _operations(node: Node, graph: Graph, kinds: Mapping[str, ShapeAndType]) -> float:
     """Multiplications and additions of a quantized product; 0 for other nodes."""
     if node.op_type not in PRODUCTS or not node.writes:
         return 0.0

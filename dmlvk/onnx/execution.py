@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.onnx.lifetimes import Layout, layout_of
+from dmlvk.onnx.graph import ShapeAndType
+from dmlvk.onnx.lifetimes import StorageOffsets, storage_offsets
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
 from dmlvk.operators.element_wise_quantize_linear import ConversionDesc
@@ -47,7 +48,7 @@ class Held:
         return self.tensor is not None or isinstance(self._array, np.ndarray)
 
     @property
-    def kind(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    def kind(self) -> ShapeAndType:
         """Shape and type of a tensor."""
         if self._value is not None:
             return self._value.shape, self._value.dtype
@@ -158,7 +159,7 @@ class Execution:
     def __init__(self, device: Device, program: Program, wanted: Iterable[str]) -> None:
         self.program = program
         self._outputs = {name: program.outputs[name] for name in wanted}
-        self.layout: Layout = layout_of(program, {value.storage for value in self._outputs.values()})
+        self.layout: StorageOffsets = storage_offsets(program, {value.storage for value in self._outputs.values()})
         self._sequence: DeviceSequence | None = None
         self.input_tensors: dict[str, Tensor] = {}
         self.output_tensors: dict[str, Tensor] = {}
@@ -237,7 +238,7 @@ def kind_of(feed: Any) -> tuple[Any, Any]:
     return getattr(feed, "shape", None), getattr(feed, "dtype", None)
 
 
-class Direct:
+class DirectRun:
     """A run that is one program: its inputs are written, its outputs are read, and nothing is looked up.
 
     Parameters

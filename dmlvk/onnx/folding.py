@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from onnx import numpy_helper
 
-from dmlvk.onnx.graph import Array, Graph, Node
+from dmlvk.onnx.graph import Array, Graph, Node, ShapeAndType
 from dmlvk.onnx.host import HostPart
 from dmlvk.onnx.inference import SIZE_OPERATORS
 
-Kind = tuple[tuple[int, ...], np.dtype[Any]]
 # Constant inputs or not, these are left as they are: a dequantized constant takes four times the memory, and the others
 # do not depend on their inputs alone.
 NOT_FOLDED = {
@@ -45,7 +43,7 @@ def fold(graph: Graph) -> dict[int, str]:
     return reasons | prune(graph)
 
 
-def with_known_sizes(graph: Graph, kinds: Mapping[str, Kind]) -> tuple[Graph, dict[int, str]]:
+def with_known_sizes(graph: Graph, kinds: Mapping[str, ShapeAndType]) -> tuple[Graph, dict[int, str]]:
     """A graph in which the sizes of known values, and what is computed from them alone, are constants.
 
     Parameters

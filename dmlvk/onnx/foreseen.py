@@ -7,7 +7,6 @@ then ONNX's inference knows all of them from the sizes of the inputs. Whatever i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import onnx
@@ -16,20 +15,19 @@ from onnx import helper
 from dmlvk.onnx import byte_functions, placement
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.fusion import fused
-from dmlvk.onnx.graph import Graph, Node, as_inference_knows
+from dmlvk.onnx.graph import Graph, Node, ShapeAndType, as_inference_knows
 from dmlvk.onnx.inference import inferred
 from dmlvk.onnx.program import Builder
 from dmlvk.onnx.registry import ENTRIES, parameters_of
 from dmlvk.onnx.steps import between_convolutions
 from dmlvk.operators import OperatorDesc
 
-Kind = tuple[tuple[int, ...], np.dtype[Any]]
 # Constants of at most this many bytes may be sizes, whose elements inference needs.
 LARGEST_SIZES = 1024
 
 
 def foreseen(
-    graph: Graph, on_host: Mapping[int, str], kinds: Mapping[str, Kind], channels_last: bool
+    graph: Graph, on_host: Mapping[int, str], kinds: Mapping[str, ShapeAndType], channels_last: bool
 ) -> tuple[list[OperatorDesc], dict[int, str]]:
     """The descriptors of a run's dispatches, and by number the reasons of the nodes that cannot run on the device.
 
@@ -77,7 +75,7 @@ def _device_parts(graph: Graph, on_host: Mapping[int, str]) -> list[list[Node]]:
     return parts
 
 
-def inferred_kinds(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
+def inferred_kinds(graph: Graph, given: Mapping[str, ShapeAndType]) -> dict[str, ShapeAndType]:
     """Shapes and types of a graph's values for given inputs, as far as ONNX's inference knows them."""
     try:
         found = list(inferred(_sized(graph, given)).value_info)
@@ -86,7 +84,7 @@ def inferred_kinds(graph: Graph, given: Mapping[str, Kind]) -> dict[str, Kind]:
     return {value.name: kind for value in found if (kind := _kind(value.type)) is not None} | dict(given)
 
 
-def _sized(graph: Graph, given: Mapping[str, Kind]) -> onnx.ModelProto:
+def _sized(graph: Graph, given: Mapping[str, ShapeAndType]) -> onnx.ModelProto:
     """A graph's nodes as a model whose inputs have sizes, without the elements of large constants."""
     element = helper.np_dtype_to_tensor_dtype
     inputs = [helper.make_tensor_value_info(name, element(dtype), shape) for name, (shape, dtype) in given.items()]
@@ -118,7 +116,7 @@ def _known(node: Node, graph: Graph) -> list[onnx.NodeProto]:
     ]
 
 
-def _kind(value: onnx.TypeProto) -> Kind | None:
+def _kind(value: onnx.TypeProto) -> ShapeAndType | None:
     tensor = value.tensor_type
     if not value.HasField("tensor_type") or not tensor.HasField("shape") or not tensor.elem_type:
         return None

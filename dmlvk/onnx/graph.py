@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
@@ -18,6 +19,7 @@ from dmlvk.onnx.model_file import LoadedModel
 from dmlvk.onnx.normal_form import captured
 
 Array = npt.NDArray[Any]
+ShapeAndType = tuple[tuple[int, ...], np.dtype[Any]]
 MICROSOFT = "com.microsoft"
 STANDARD_DOMAINS = ("", "ai.onnx")
 

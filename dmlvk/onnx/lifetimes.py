@@ -12,7 +12,7 @@ ALIGNMENT = 256
 
 
 @dataclass(frozen=True)
-class Layout:
+class StorageOffsets:
     """Offsets in a block of memory.
 
     Attributes
@@ -30,7 +30,7 @@ class Layout:
     sum: int
 
 
-def layout_of(program: Program, kept: set[int]) -> Layout:
+def storage_offsets(program: Program, kept: set[int]) -> StorageOffsets:
     """Place the storages of a program. Two share memory only if no dispatch needs both.
 
     Parameters
@@ -67,4 +67,4 @@ def layout_of(program: Program, kept: set[int]) -> Layout:
             offset = max(offset, stop)
         offsets[storage] = offset
     size = max((offsets[storage] + sizes[storage] for storage in offsets), default=0)
-    return Layout(offsets, size, sum(sizes.values()))
+    return StorageOffsets(offsets, size, sum(sizes.values()))

@@ -12,7 +12,7 @@ from onnx import helper
 
 from dmlvk.data_type import DataType
 from dmlvk.onnx.byte_functions import BYTES, repeated, table_of
-from dmlvk.onnx.convolution import Operands, require_quantized, spatial_arrays
+from dmlvk.onnx.convolution import ConvolutionTensors, require_quantized, spatial_arrays
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.movement import MOST_WINDOWS, concatenate, windowed
@@ -57,7 +57,7 @@ def _look_up(builder: Builder, sources: Sequence[Value], table: Array, dtype: An
     """A value that a table gives for one value or for pairs of two."""
     shape = np.broadcast_shapes(*(source.shape for source in sources))
     output = _new(builder, dtype, shape, sources)
-    operands = Operands(builder)
+    operands = ConvolutionTensors(builder)
     for field, source in zip(("input_tensor", "second_input_tensor"), sources, strict=False):
         operands.tensors[field] = _laid(source, shape)
         operands.places[field] = source
@@ -79,7 +79,7 @@ def plan_byte_table(node: Node, builder: Builder) -> None:
     builder.set(node.outputs[0], _look_up(builder, sources, table, _dtype(builder, node.outputs[0]), axis))
 
 
-def _add_parameters(operands: Operands, names: Mapping[str, str], rank: int) -> None:
+def _add_parameters(operands: ConvolutionTensors, names: Mapping[str, str], rank: int) -> None:
     """Add scales and zero points of one element."""
     for field, name in names.items():
         if not name:
@@ -101,7 +101,7 @@ def plan_add(node: Node, builder: Builder) -> None:
     for name in (first[0], second[0]):
         require_quantized(builder, name)
     output = _new(builder, dtype, shape, (a, b))
-    operands = Operands(builder)
+    operands = ConvolutionTensors(builder)
     for field, value in (("a_tensor", a), ("b_tensor", b), ("output_tensor", output)):
         operands.tensors[field], operands.places[field] = _laid(value, shape), value
     names = {"output_scale_tensor": node.input(6), "output_zero_point_tensor": node.input(7)}
@@ -133,7 +133,7 @@ def check_scales(positions: Sequence[int]) -> Any:
     return check
 
 
-def _quantization(node: Node, builder: Builder, source: Value, operands: Operands) -> None:
+def _quantization(node: Node, builder: Builder, source: Value, operands: ConvolutionTensors) -> None:
     """Scale and zero point of a conversion: one element, or one for each index along the axis."""
     shape = source.shape or (1,)
     rank = len(shape)
@@ -179,7 +179,7 @@ def plan_dequantize(node: Node, builder: Builder) -> None:
 
 def _plan_conversion(node: Node, builder: Builder, source: Value, dtype: Any, kind: Any) -> None:
     output = _new(builder, dtype, source.shape, (source,))
-    operands = Operands(builder)
+    operands = ConvolutionTensors(builder)
     for field, value in (("input_tensor", source), ("output_tensor", output)):
         operands.tensors[field], operands.places[field] = _laid(value, source.shape), value
     _quantization(node, builder, source, operands)
@@ -189,7 +189,7 @@ def _plan_conversion(node: Node, builder: Builder, source: Value, dtype: Any, ki
 
 def _pooled(
     node: Node, builder: Builder, source: Value, dtype: Any, window: Sequence[int] | None
-) -> tuple[Operands, dict[str, Any], Value]:
+) -> tuple[ConvolutionTensors, dict[str, Any], Value]:
     """The tensors and arrays of a pool, of which ONNX may have one to three spatial dimensions; and the output."""
     channels_last = bool(node.attributes.get("channels_last", 0))
     rank = len(source.shape)
@@ -226,7 +226,7 @@ def _pooled(
     pooled = (*sizes[:2], *spatial)
     shape = tuple(pooled[by_field.index(k)] for k in range(rank))
     output = builder.new(np.dtype(dtype), shape, source.order)
-    operands = Operands(builder)
+    operands = ConvolutionTensors(builder)
     for field, value in (("input_tensor", source), ("output_tensor", output)):
         laid = list(sizes if value is source else pooled), [value.strides[k] for k in by_field]
         if rank == 3:  # a row of pixels

@@ -13,7 +13,7 @@ import numpy as np
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import crossings, placement
 from dmlvk.onnx.errors import RefusedError
-from dmlvk.onnx.execution import Direct, Held, own_results
+from dmlvk.onnx.execution import DirectRun, Held, own_results
 from dmlvk.onnx.folding import with_known_sizes
 from dmlvk.onnx.foreseen import foreseen, inferred_kinds
 from dmlvk.onnx.graph import Graph, Node
@@ -76,7 +76,7 @@ class ModelOnDevice:
         self._obstacles = obstacles
         self._schedules: OrderedDict[Any, Schedule] = OrderedDict()
         self._steps: dict[tuple[bool, bool, tuple[int, ...], frozenset[str]], Step] = {}
-        self._direct: Direct | None = None
+        self._direct: DirectRun | None = None
         self._monitor = Monitor()
 
     def run(self, names: Sequence[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
@@ -289,9 +289,9 @@ class Schedule:
         down = sum(size for name, size in from_device.items() if name in read)
         return Traffic(len(self.steps), up, down)
 
-    def direct(self, names: Sequence[str], feeds: Mapping[str, Any]) -> Direct | None:
+    def direct(self, names: Sequence[str], feeds: Mapping[str, Any]) -> DirectRun | None:
         """The direct way through the steps, if they are a single one on the device, whose outputs these are."""
         step = self.steps[0] if len(self.steps) == 1 and self.is_complete else None
         if not isinstance(step, DeviceStep) or step.last is None or step.looked_at:
             return None
-        return Direct(step.last, names, feeds) if Direct.is_possible(step.last, names) else None
+        return DirectRun(step.last, names, feeds) if DirectRun.is_possible(step.last, names) else None

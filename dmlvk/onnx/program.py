@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from dmlvk.data_type import DataType
 from dmlvk.errors import DescriptorError
 from dmlvk.onnx.errors import NotOnDeviceError
-from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.graph import Graph, Node, ShapeAndType
 from dmlvk.operators import OperatorDesc, Slice1Desc
 from dmlvk.runtime.tensor import TENSOR_ALIGNMENT
 from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc, packed_strides
@@ -141,7 +141,7 @@ class Builder:
     def __init__(
         self,
         graph: Graph,
-        given: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
+        given: Mapping[str, ShapeAndType],
         parameters: Mapping[str, Array],
         channels_last: Collection[str] = (),
     ) -> None:
@@ -166,7 +166,7 @@ class Builder:
         except DescriptorError as error:
             raise NotOnDeviceError(str(error)) from error
 
-    def kind(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    def kind(self, name: str) -> ShapeAndType:
         """Shape and type of a value. The value need not come to the device for that."""
         constant = self.graph.constant(name)
         if constant is not None:

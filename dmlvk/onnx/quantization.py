@@ -233,10 +233,10 @@ def fuse_groups(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     return reasons, replaced
 
 
-Operand = tuple[str, ...]
+Names = tuple[str, ...]
 
 
-def _pool(node: Node, operands: Sequence[Operand], result: Operand, end: Node) -> onnx.NodeProto:
+def _pool(node: Node, operands: Sequence[Names], result: Names, end: Node) -> onnx.NodeProto:
     attributes = {name: value for name, value in node.attributes.items() if name in POOL_ATTRIBUTES}
     inputs = [*operands[0], *result]
     return helper.make_node(
@@ -244,7 +244,7 @@ def _pool(node: Node, operands: Sequence[Operand], result: Operand, end: Node) -
     )
 
 
-def _sum(node: Node, operands: Sequence[Operand], result: Operand, end: Node) -> onnx.NodeProto:
+def _sum(node: Node, operands: Sequence[Names], result: Names, end: Node) -> onnx.NodeProto:
     inputs = [name for operand in (*operands, result) for name in operand]
     return helper.make_node("QLinearAdd", inputs, list(end.outputs), name=node.name, domain=MICROSOFT)
 

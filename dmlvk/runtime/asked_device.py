@@ -21,7 +21,7 @@ from dmlvk.vulkan.interrupts.locks import RLock
 # Compiles what a question needs.
 Preparation: TypeAlias = "Callable[[Engine], None]"
 # Runs on the device; returns what was wrong with the answer, or "".
-Question: TypeAlias = "Callable[[Engine], str]"
+Check: TypeAlias = "Callable[[Engine], str]"
 # A question is asked again if another one has lost the device: each path has one.
 MOST_DEVICES = 4
 
@@ -54,7 +54,7 @@ class AskedDevice:
         except DeviceError:  # the question will tell
             pass
 
-    def ask(self, user: Engine, prepare: Preparation, question: Question) -> str:
+    def ask(self, user: Engine, prepare: Preparation, question: Check) -> str:
         """Ask a question, while no other one runs; returns what was wrong: the device's errors are wrong answers.
 
         Raises
@@ -84,14 +84,14 @@ class AskedDevice:
         is_inside = self._opening._is_owned() or self._asking._is_owned()
         return is_inside or (own is not None and own.vulkan.is_entered)
 
-    def _asked_beside(self, user: Engine, prepare: Preparation, question: Question) -> str:
+    def _asked_beside(self, user: Engine, prepare: Preparation, question: Check) -> str:
         beside = AskedDevice()
         try:
             return beside.ask(user, prepare, question)
         finally:
             beside.close()
 
-    def _asked_once(self, user: Engine, prepare: Preparation, question: Question) -> str | None:
+    def _asked_once(self, user: Engine, prepare: Preparation, question: Check) -> str | None:
         """What was wrong with the answer; None if another question has lost the device."""
         own: Engine | None = None
         try:
@@ -108,7 +108,7 @@ class AskedDevice:
             if own is not None and own is not self._device:
                 _close(own)
 
-    def _answer(self, user: Engine, own: Engine, question: Question) -> str | None:
+    def _answer(self, user: Engine, own: Engine, question: Check) -> str | None:
         """As `_asked_once`, with the lock held under which questions run."""
         if own is not self._device and not user.is_closed:
             return None

@@ -37,7 +37,7 @@ from dmlvk.runtime.dlpack import DL_CUDA
 from dmlvk.runtime.engine import Engine
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
-from dmlvk.vulkan.blocks import Block
+from dmlvk.vulkan.blocks import MemoryBlock
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.interrupts.monitor import Monitor
 from dmlvk.vulkan.memory_use import Crossing, MemoryUse, SemaphoreValue
@@ -101,7 +101,7 @@ class CudaSharing:
         self._streams: Streams = ()
         # Events after the last work on memory that CUDA has given back.
         self._released: deque[Any] = deque()
-        self._blocks: WeakKeyDictionary[Block, ImportedMemory] = WeakKeyDictionary()
+        self._blocks: WeakKeyDictionary[MemoryBlock, ImportedMemory] = WeakKeyDictionary()
         self._stream_objects: dict[int, Any] = {}
 
     def before_submission(self, queue: object, uses: Collection[MemoryUse]) -> Crossing | None:
@@ -179,7 +179,7 @@ class CudaSharing:
         block = self._imported(segment.block)
         return CudaView(self, memory, block), block.address + segment.offset
 
-    def _imported(self, block: Block) -> ImportedMemory:
+    def _imported(self, block: MemoryBlock) -> ImportedMemory:
         """A block as CUDA sees it. From here on, submissions ask for CUDA's order."""
         vulkan = self._vulkan()
         assert vulkan is not None, "the tensor keeps its device"

@@ -12,7 +12,7 @@ from dmlvk import functional
 from dmlvk.torch import shapes
 from dmlvk.torch.arguments import data_type_of
 from dmlvk.torch.devices import device_for, on_host, operand, result
-from dmlvk.torch.shapes import Convolution, with_rank
+from dmlvk.torch.shapes import ConvolutionArguments, with_rank
 
 DIAGONAL_MATRIX1_SCHEMA = """(
     Tensor? input, *, SymInt[]? sizes=None, Scalar value, SymInt diagonal_fill_begin, SymInt diagonal_fill_end,
@@ -66,7 +66,7 @@ def run_slice1(input: torch.Tensor, *, device: str | None = None, **fields: Any)
 def run_quantized_linear_convolution(
     *tensors: torch.Tensor | None, output_dtype: torch.dtype | None = None, device: str | None = None, **fields: Any
 ) -> torch.Tensor:
-    convolution = Convolution.of(*tensors, output_dtype=output_dtype)
+    convolution = ConvolutionArguments.of(*tensors, output_dtype=output_dtype)
     input, filter = convolution.input, convolution.filter
     place = device_for(device, input)
     operands: dict[str, Any] = {"input": operand("input", input, place), "filter": operand("filter", filter, place)}

@@ -21,7 +21,7 @@ from dmlvk.tensor_desc import TensorDesc
 from dmlvk.torch.arguments import data_type_of
 
 # The type and the sizes of a tensor.
-Shape = tuple[Any, Sequence[int]]
+TypeAndSizes = tuple[Any, Sequence[int]]
 # The tensors of the operator quantized_linear_convolution, in their order.
 TENSORS = (
     "input",
@@ -44,7 +44,7 @@ def diagonal_matrix1(
     device: str | None = None,
     **fields: Any,
 ) -> torch.Tensor:
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, TypeAndSizes] = {}
     if input is not None:
         shapes["input_tensor"] = (input.dtype, input.shape)
         sizes = input.shape if sizes is None else sizes
@@ -105,11 +105,11 @@ def quantized_linear_convolution(
     device: str | None = None,
     **fields: Any,
 ) -> torch.Tensor:
-    convolution = Convolution.of(*tensors, output_dtype=output_dtype)
+    convolution = ConvolutionArguments.of(*tensors, output_dtype=output_dtype)
     input, filter = convolution.input, convolution.filter
     spatial = {name: _pair(fields[name], neutral, input.ndim) for name, (_, neutral) in SPATIAL_FIELDS.items()}
     sizes = _convolved_sizes(input.shape, filter.shape, spatial)
-    shapes: dict[str, Shape] = {
+    shapes: dict[str, TypeAndSizes] = {
         "input_tensor": (input.dtype, input.shape),
         "filter_tensor": (filter.dtype, filter.shape),
         "output_tensor": (convolution.output_dtype, sizes),
@@ -124,7 +124,7 @@ def quantized_linear_convolution(
 
 
 @dataclass(frozen=True)
-class Convolution:
+class ConvolutionArguments:
     """The tensors of a convolution.
 
     Attributes
@@ -142,7 +142,7 @@ class Convolution:
     output_dtype: torch.dtype
 
     @classmethod
-    def of(cls, *tensors: torch.Tensor | None, output_dtype: torch.dtype | None) -> Convolution:
+    def of(cls, *tensors: torch.Tensor | None, output_dtype: torch.dtype | None) -> ConvolutionArguments:
         """From the operator's arguments, of which torch leaves out the last ones if they are None."""
         given = {name: tensor for name, tensor in zip(TENSORS, tensors, strict=False) if tensor is not None}
         input, filter = given.pop("input"), given.pop("filter")
@@ -206,7 +206,7 @@ def _convolved_sizes(
     return tuple(found)
 
 
-def _check(descriptor: type[OperatorDesc], shapes: Mapping[str, Shape], **fields: Any) -> None:
+def _check(descriptor: type[OperatorDesc], shapes: Mapping[str, TypeAndSizes], **fields: Any) -> None:
     """Raise what the descriptor raises, if no number is a symbol."""
     numbers = [size for _, sizes in shapes.values() for size in sizes]
     for value in fields.values():

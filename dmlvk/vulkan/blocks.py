@@ -25,7 +25,7 @@ Bytes = npt.NDArray[np.uint8]
 Lease: TypeAlias = "ref[object]"
 
 
-class Block:
+class MemoryBlock:
     """One VkBuffer on one VkDeviceMemory, persistently mapped if the memory type is host-visible.
 
     A block is made in two steps, so that its owner can note it before there is anything to lose.
@@ -134,7 +134,7 @@ class Block:
 class Segment(NamedTuple):
     """Bytes [offset, offset + size) of one block."""
 
-    block: Block
+    block: MemoryBlock
     offset: int
     size: int
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.library import check, vk
-from dmlvk.vulkan.memory_use import MemoryUse, Run, register
+from dmlvk.vulkan.memory_use import LatestRun, MemoryUse, register
 
 # VkCommandBufferLevel
 PRIMARY = 0
@@ -93,7 +93,7 @@ class Batch:
         Each signals the queue's timeline.
     count : int
         The number of command buffers, and of timeline values that one submission takes.
-    run : Run
+    run : LatestRun
         Its latest submission.
     uses, writes : collection of MemoryUse
         The memory that it reads or writes, and the part of it that it writes.
@@ -132,7 +132,7 @@ class Batch:
         registered: bool,
     ) -> None:
         ffi = vk.ffi
-        self.run = Run()
+        self.run = LatestRun()
         self.uses = uses
         self.writes = writes
         self.is_registered = registered

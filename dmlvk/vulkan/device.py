@@ -9,7 +9,7 @@ from weakref import ref
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import DeviceError, ReentryError
 from dmlvk.vulkan.allocation import Allocation
-from dmlvk.vulkan.blocks import Block, Segment
+from dmlvk.vulkan.blocks import MemoryBlock, Segment
 from dmlvk.vulkan.configuration import Configuration, configure
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.descriptors import DescriptorSets
@@ -222,7 +222,7 @@ class VulkanDevice:
         semaphore = timeline_for_export(self.context)
         return semaphore, semaphore_handle(self.context, semaphore.value)
 
-    def memory_handle(self, block: Block) -> int:
+    def memory_handle(self, block: MemoryBlock) -> int:
         """The handle by which another API imports the memory of a block."""
         return memory_handle(self.context, block.memory)
 
@@ -262,7 +262,7 @@ class VulkanDevice:
                 return self.close()
         in_background(self.close)
 
-    def _viewed_blocks(self) -> set[Block]:
+    def _viewed_blocks(self) -> set[MemoryBlock]:
         """The blocks that other libraries see."""
         views = [view() for view in self._views.copy()]  # a copy, because other threads change the set
         return {view.segment.block for view in views if view is not None and not view.is_dropped}

@@ -113,7 +113,7 @@ def in_background(work: Callable[[], None]) -> Job:
 def for_each(
     parts: Iterable[Part],
     move: Callable[[Part], None],
-    calls: Calls | None = None,
+    calls: ForEachCalls | None = None,
     threads: int | None = None,
     *,
     is_nested: bool = False,
@@ -127,7 +127,7 @@ def for_each(
     ----------
     move : callable
         Called with each part.
-    calls : set of Call, optional
+    calls : set of ForEach, optional
         The calls of one thread and one device on which other threads may still be working. If two interrupts ended an
         earlier call, the new call first waits until the other threads are done with the earlier one.
     threads : int, optional
@@ -149,13 +149,13 @@ def for_each(
         while left:
             move(left.popleft())
         return
-    call = Call(_nested if is_nested else _workers)
+    call = ForEach(_nested if is_nested else _workers)
     with call.lock: call.run(left, move, calls, threads)  # noqa: E701  # fmt: skip
     calls.discard(call)
 
 
-class Call:
-    """One call of `for_each`.
+class ForEach:
+    """A call of `for_each`.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class Call:
         self._workers = workers
         self._jobs: list[Job] = []
 
-    def run(self, left: deque[Part], move: Callable[[Part], None], calls: Calls, threads: int) -> None:
+    def run(self, left: deque[Part], move: Callable[[Part], None], calls: ForEachCalls, threads: int) -> None:
         """Move all parts. Calls that come meanwhile or later find this one in `calls`."""
         calls.add(self)
 
@@ -212,7 +212,7 @@ class Call:
             job.finish()
 
 
-Calls: TypeAlias = set[Call]
+ForEachCalls: TypeAlias = set[ForEach]
 
 
 def forget_threads() -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
 from dmlvk.errors import DeviceError, OutOfMemoryError
 from dmlvk.vulkan.allocation import Allocation
-from dmlvk.vulkan.blocks import Block, Lease, Segment, allowed_types
+from dmlvk.vulkan.blocks import Lease, MemoryBlock, Segment, allowed_types
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.heaps import Heaps, is_direct, size_text, staging_type, tensor_type
 from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
@@ -62,9 +62,9 @@ class MemoryPool:
         self._queue = queue
         self.monitor = Monitor(context.availability, self._repair)
         self._dropped: deque[tuple[tuple[Segment, ...], Lease]] = deque()
-        self._blocks: dict[int, Block] = {}  # all blocks, by id: shared ones, single segments, staging memory
-        self._shared: list[Block] = []
-        self._kept: list[Block] = []  # empty ones that are not shared, the latest last
+        self._blocks: dict[int, MemoryBlock] = {}  # all blocks, by id: shared ones, single segments, staging memory
+        self._shared: list[MemoryBlock] = []
+        self._kept: list[MemoryBlock] = []  # empty ones that are not shared, the latest last
         self._segment_size = context.profile.segment_size
         self._heaps = Heaps(context)
         self.allowed_types = allowed_types(context)
@@ -133,7 +133,7 @@ class MemoryPool:
                     return True
         return False
 
-    def _take_first(self, allocation: Allocation, block: Block, padded: int) -> None:
+    def _take_first(self, allocation: Allocation, block: MemoryBlock, padded: int) -> None:
         """Give the allocation the first part of an empty block, as its last segment."""
         start = block.ranges.take(padded, allocation.lease)
         assert start == 0, "the block is empty"
@@ -164,7 +164,7 @@ class MemoryPool:
             self._give(segments, allocation.lease)
             raise
 
-    def _kept_block(self, padded: int) -> Block | None:
+    def _kept_block(self, padded: int) -> MemoryBlock | None:
         """A kept block that an allocation fits; it is kept no longer."""
         fitting = [block for block in self._kept if padded <= block.size <= padded * LARGEST_EXCESS]
         if not fitting:
@@ -194,7 +194,7 @@ class MemoryPool:
         *,
         is_shared: bool = False,
         is_staging: bool = False,
-    ) -> Block:
+    ) -> MemoryBlock:
         """A new block; error messages name the `asked` number of bytes, or `size` without it."""
         asked = size if asked is None else asked
         self._heaps.check(size, memory_type, asked)
@@ -203,7 +203,7 @@ class MemoryPool:
             raise OutOfMemoryError(
                 f"{size_text(asked)} requested, but all {limit} memory objects that the device allows are in use"
             )
-        block = Block(size, memory_type, is_shared=is_shared, is_staging=is_staging)
+        block = MemoryBlock(size, memory_type, is_shared=is_shared, is_staging=is_staging)
         self._blocks[id(block)] = block
         self._heaps.take(memory_type, size)
         try:
@@ -213,7 +213,7 @@ class MemoryPool:
             raise self._heaps.out_of_memory(asked, memory_type, f"; {error}") from error
         return block
 
-    def _destroy(self, block: Block) -> None:
+    def _destroy(self, block: MemoryBlock) -> None:
         """Return a block to the driver."""
         block.destroy()
         if self._blocks.pop(id(block), None) is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 
-class Run:
+class LatestRun:
     """The latest submission of a recording.
 
     Attributes
@@ -28,9 +28,9 @@ class Run:
 class MemoryUse:
     """The submissions and recordings that use an allocation.
 
-    A recording that is submitted again and again notes its latest value in one place, its Run. The allocations that it
-    uses read the Run when the host asks, which is rare. A recording that is submitted once or twice notes its value in
-    each allocation instead, which is cheaper than registering its Run in each.
+    A recording that is submitted again and again notes its latest value in one place, its LatestRun. The allocations
+    that it uses read it when the host asks, which is rare. A recording that is submitted once or twice notes its value
+    in each allocation instead, which is cheaper than registering its LatestRun in each.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class MemoryUse:
         self.sharers: set[int] | None = None
         self._used = 0
         self._written = 0
-        self._runs: dict[Run, bool] = {}  # whether the recording writes the memory
+        self._runs: dict[LatestRun, bool] = {}  # whether the recording writes the memory
 
     @property
     def is_shared(self) -> bool:
@@ -65,12 +65,12 @@ class MemoryUse:
         """Timeline value of the latest submission that writes the memory."""
         return max([self._written, *(run.last for run, writes in self._runs.copy().items() if writes)])
 
-    def discard(self, run: Run) -> None:
+    def discard(self, run: LatestRun) -> None:
         """Forget a recording that is not in flight."""
         self._runs.pop(run, None)
 
 
-def register(run: Run, uses: Iterable[MemoryUse], writes: Iterable[MemoryUse]) -> None:
+def register(run: LatestRun, uses: Iterable[MemoryUse], writes: Iterable[MemoryUse]) -> None:
     """Register a recording in the memory that it uses, and in the part of it that it writes."""
     for access in uses:
         access._runs.setdefault(run, False)

@@ -21,7 +21,7 @@ PIECE_SIZE = RING_SIZE // 16
 POLL_SECONDS = 50e-6
 
 
-class Piece:
+class RingPiece:
     """A part of the ring, once `StagingRing.take` has found room for it.
 
     Attributes
@@ -62,14 +62,14 @@ class StagingRing:
         self._monitor = Monitor(availability, self._repair)
         self._head = 0  # positions only increase; the offset in the ring is the position modulo its size
         self._tail = 0
-        self._taken: deque[Piece] = deque()
+        self._taken: deque[RingPiece] = deque()
 
     @property
     def is_entered(self) -> bool:
         """Whether this thread is in the middle of taking a piece."""
         return self._monitor.is_entered
 
-    def take(self, piece: Piece, size: int) -> None:
+    def take(self, piece: RingPiece, size: int) -> None:
         """Find room for a piece of at most PIECE_SIZE bytes, waiting for other threads and earlier copies if necessary.
 
         Called with the piece's visit entered. A thread that holds a piece must not take a second one: threads that do
@@ -87,7 +87,7 @@ class StagingRing:
             elif first.until is not None:
                 first.queue.wait(first.until)
 
-    def _take(self, piece: Piece, size: int) -> bool:
+    def _take(self, piece: RingPiece, size: int) -> bool:
         while self._taken:
             try:
                 first = self._taken[0]

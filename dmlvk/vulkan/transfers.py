@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Bytes
 from dmlvk.vulkan.context import Context
-from dmlvk.vulkan.host_threads import Calls, for_each
+from dmlvk.vulkan.host_threads import ForEachCalls, for_each
 from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
 from dmlvk.vulkan.memory import MemoryPool
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.recorder import Recorder
-from dmlvk.vulkan.staging_ring import PIECE_SIZE, Piece, StagingRing
+from dmlvk.vulkan.staging_ring import PIECE_SIZE, RingPiece, StagingRing
 
 # A copy of at least this many bytes goes to the copy queue: two queues that wait for each other cost some 10 us.
 LARGE = 1 << 20
 
 
-class Part(NamedTuple):
+class StagedPart(NamedTuple):
     """Bytes of a transfer that pass through one piece of the ring.
 
     Attributes
@@ -38,12 +38,12 @@ class Part(NamedTuple):
     place: int
 
 
-def _parts(allocation: Allocation, offset: int, size: int) -> Iterator[Part]:
+def _parts(allocation: Allocation, offset: int, size: int) -> Iterator[StagedPart]:
     position = 0
     for segment, start, length in allocation.pieces(offset, size):
         for begin in range(0, length, PIECE_SIZE):
             part = min(PIECE_SIZE, length - begin)
-            yield Part(position + begin, part, segment.block.buffer, segment.offset + start + begin)
+            yield StagedPart(position + begin, part, segment.block.buffer, segment.offset + start + begin)
         position += length
 
 
@@ -67,7 +67,7 @@ class Transfers:
         self.monitor = Monitor(context.availability)
         self._ring: StagingRing | None = None
         # By thread, the calls that still run on other threads: a transfer that an exception ended may leave some.
-        self._calls: dict[int, Calls] = {}
+        self._calls: dict[int, ForEachCalls] = {}
 
     def ring(self) -> StagingRing:
         """The staging ring, made at the first call."""
@@ -116,7 +116,7 @@ class Transfers:
             queue = self._copy_queue
             self._require(queue, allocation.access.last_use)
 
-        def write(part: Part, piece: Piece) -> None:
+        def write(part: StagedPart, piece: RingPiece) -> None:
             ring.take(piece, part.size)
             piece.view[:] = data[part.position : part.position + part.size]
             piece.until = self._copy(
@@ -125,16 +125,18 @@ class Transfers:
 
         self._for_each_part(queue, _parts(allocation, offset, data.size), write)
 
-    def _for_each_part(self, queue: Queue, parts: Iterator[Part], use: Callable[[Part, Piece], None]) -> None:
+    def _for_each_part(
+        self, queue: Queue, parts: Iterator[StagedPart], use: Callable[[StagedPart, RingPiece], None]
+    ) -> None:
         """Call a function with each part and a piece of the ring, on several threads."""
         if self._context.monitor.is_entered or self.ring().is_entered:
             raise reentered()  # the other threads would wait for the change that this thread is in the middle of
 
-        def move(part: Part) -> None:
+        def move(part: StagedPart) -> None:
             self._visits.during(move_visiting, part)
 
-        def move_visiting(part: Part) -> None:
-            piece = Piece(queue)
+        def move_visiting(part: StagedPart) -> None:
+            piece = RingPiece(queue)
             with piece.visit.lock: use(part, piece)  # noqa: E701  # fmt: skip
 
         # A finalizer in the middle of a release: other threads would wait for that.
@@ -170,7 +172,7 @@ class Transfers:
             queue = self._copy_queue
             self._require(queue, allocation.access.last_write)
 
-        def read(part: Part, piece: Piece) -> None:
+        def read(part: StagedPart, piece: RingPiece) -> None:
             ring.take(piece, part.size)
             piece.until = self._copy(
                 queue, part.buffer, part.place, ring.block.buffer, piece.offset, part.size, allocation, None

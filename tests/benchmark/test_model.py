@@ -16,7 +16,7 @@ from onnx import helper
 
 import dmlvk
 from bench.networks import model_of as model_of_network
-from dmlvk.benchmark.model.peers import ONNXRuntime, Work, comparison
+from dmlvk.benchmark.model.peers import ModelWork, ONNXRuntimeSession, comparison
 from dmlvk.benchmark.model.tables import is_correct, parts_of, sections
 from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.records import read
@@ -98,13 +98,13 @@ def test_an_output_that_differs_is_status_1(
 ) -> None:
     """ONNX Runtime's answer differs in one bit."""
 
-    def measure(peer: Any, work: Work, rounds: int) -> Any:
+    def measure(peer: Any, work: ModelWork, rounds: int) -> Any:
         outputs = {"y": np.ascontiguousarray(work.feeds["x"].T)}
         outputs["y"][2, 1] ^= change
         return Times((1.0,)), outputs, outputs
 
-    monkeypatch.setattr(ONNXRuntime, "absence", lambda peer: None)
-    monkeypatch.setattr(ONNXRuntime, "outputs", measure)
+    monkeypatch.setattr(ONNXRuntimeSession, "absence", lambda peer: None)
+    monkeypatch.setattr(ONNXRuntimeSession, "outputs", measure)
     x = elements(np.random.default_rng(0), np.int16, (4, 3))
     onnx.save(model_of([("Transpose", ["x"], ["y"], {})], {"x": x}, {"y": np.int16}), tmp_path / "model.onnx")
     result = bench(device, "--model", tmp_path / "model.onnx", "--rounds", "1")
@@ -119,8 +119,8 @@ def test_a_failure_of_onnx_runtime_is_a_line(
     def fail(*arguments: Any) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(ONNXRuntime, "absence", lambda peer: None)
-    monkeypatch.setattr(ONNXRuntime, "measure", fail)
+    monkeypatch.setattr(ONNXRuntimeSession, "absence", lambda peer: None)
+    monkeypatch.setattr(ONNXRuntimeSession, "measure", fail)
     x = np.ones((4, 3), np.float32)
     onnx.save(model_of([("Transpose", ["x"], ["y"], {})], {"x": x}, {"y": np.float32}), tmp_path / "model.onnx")
     result = bench(device, "--model", tmp_path / "model.onnx", "--rounds", "1")

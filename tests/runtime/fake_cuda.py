@@ -21,7 +21,7 @@ import dmlvk
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.runtime import cuda_sharing
 from dmlvk.runtime.cuda_driver import OrderedSignals
-from dmlvk.vulkan.blocks import Block
+from dmlvk.vulkan.blocks import MemoryBlock
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.external import timeline_for_export
 from dmlvk.vulkan.handles import Handle
@@ -177,7 +177,7 @@ def install(patch: pytest.MonkeyPatch) -> FakeCuda:
         cuda.exported[number] = (self.context.handle, semaphore.value)
         return semaphore, number
 
-    def address(self: VulkanDevice, block: Block) -> int:
+    def address(self: VulkanDevice, block: MemoryBlock) -> int:
         assert block.mapped is not None
         return int(block.mapped.ctypes.data)
 

@@ -29,7 +29,7 @@ from dmlvk.runtime.tensor import Tensor
 POISON = b"\xa5"
 
 Result = TypeVar("Result")
-Convolution = CompiledOperator[QuantizedLinearConvolutionDesc]
+CompiledConvolution = CompiledOperator[QuantizedLinearConvolutionDesc]
 
 
 class ColdMeasurement:
@@ -50,7 +50,7 @@ class ColdMeasurement:
         """A layer whose constants are OWNED_BY_DML."""
         return desc_of(work.layer, self.batch, self.layout)
 
-    def compiled(self, works: list[LayerWork], way: str) -> tuple[list[Convolution], list[float | None], float]:
+    def compiled(self, works: list[LayerWork], way: str) -> tuple[list[CompiledConvolution], list[float | None], float]:
         """All layers, compiled; the seconds of each, which threads that run at once do not have; and of all."""
         descs = [self.desc(work) for work in works]
         start = perf_counter()
@@ -68,7 +68,7 @@ class ColdMeasurement:
         output.write_bytes(POISON * output.desc.total_size_in_bytes)
         return {"input_tensor": image, "output_tensor": output}
 
-    def called(self, operator: Convolution, work: LayerWork, tensors: dict[str, Tensor]) -> tuple[float, bool]:
+    def called(self, operator: CompiledConvolution, work: LayerWork, tensors: dict[str, Tensor]) -> tuple[float, bool]:
         """The seconds until an operator's first result is there, and whether the result is right."""
 
         def call() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import dmlvk
-from dmlvk.benchmark.model.peers import PEERS, Array, Work
+from dmlvk.benchmark.model.peers import PEERS, Array, ModelWork
 from dmlvk.benchmark.networks.timing import time_chain
 from dmlvk.benchmark.peers.peer import taking_part
 from dmlvk.benchmark.records import MODEL, Record, circumstances
@@ -74,7 +74,7 @@ def run(
         progress("a run" if batch is None else f"batch {batch}")
         row, feeds, found = _run(device, path, batch, rounds)
         record["model"] |= row.pop("placement")
-        work = Work(path, feeds, found, record["model"]["is_fused"])
+        work = ModelWork(path, feeds, found, record["model"]["is_fused"])
         row["peers"] = [each.trial(each.measure, work, rounds) for each in peers]
         rows.append(row)
         keep(record)

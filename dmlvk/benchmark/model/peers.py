@@ -24,7 +24,7 @@ ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
-class Work:
+class ModelWork:
     """A model, and what dmlvk makes of it.
 
     Attributes
@@ -45,7 +45,7 @@ class ModelPeer(Peer):
     """What runs whole models."""
 
     @abstractmethod
-    def measure(self, work: Work, rounds: int) -> Record:
+    def measure(self, work: ModelWork, rounds: int) -> Record:
         """The times from arrays to arrays ("seconds"), and what else a peer can say.
 
         Raises
@@ -55,7 +55,7 @@ class ModelPeer(Peer):
         """
 
 
-class ONNXRuntime(ModelPeer):
+class ONNXRuntimeSession(ModelPeer):
     """Its optimized run on all cores, and its plain run for comparison."""
 
     name = "onnxruntime"
@@ -67,7 +67,7 @@ class ONNXRuntime(ModelPeer):
     def version(self) -> str:
         return package_version("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml")
 
-    def measure(self, work: Work, rounds: int) -> Record:
+    def measure(self, work: ModelWork, rounds: int) -> Record:
         times, plain, optimized = self.outputs(work, rounds)
         outputs = [
             {"name": name, **comparison(found, plain[name], optimized[name], work.is_fused)}
@@ -75,7 +75,7 @@ class ONNXRuntime(ModelPeer):
         ]
         return {"seconds": times.record(), "outputs": outputs}
 
-    def outputs(self, work: Work, rounds: int) -> tuple[Times, dict[str, Any], dict[str, Any]]:
+    def outputs(self, work: ModelWork, rounds: int) -> tuple[Times, dict[str, Any], dict[str, Any]]:
         """The times of the optimized run, and the outputs of the plain run and of the optimized one, by name."""
         plain, _ = _session(work.path, optimizes=False)
         plain_outputs = plain.run(None, dict(work.feeds))
@@ -139,7 +139,7 @@ class TorchGraph(ModelPeer):
     def version(self) -> str:
         return f"{package_version('torch')}, torchvision {package_version('torchvision')}"
 
-    def measure(self, work: Work, rounds: int) -> Record:
+    def measure(self, work: ModelWork, rounds: int) -> Record:
         import torch
 
         name = torchvision_name(work.path.stem)
@@ -221,7 +221,7 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _network_and_image(name: str, work: Work) -> tuple[Any, Any, Any]:
+def _network_and_image(name: str, work: ModelWork) -> tuple[Any, Any, Any]:
     """The network, the model's image on the host, and memory for it on the device."""
     import torch
     from torchvision import models
@@ -234,4 +234,4 @@ def _network_and_image(name: str, work: Work) -> tuple[Any, Any, Any]:
     return network, pixels, pixels.cuda().half().contiguous(memory_format=torch.channels_last)
 
 
-PEERS: dict[str, ModelPeer] = {peer.name: peer for peer in (ONNXRuntime(), TorchGraph(), TorchCompile())}
+PEERS: dict[str, ModelPeer] = {peer.name: peer for peer in (ONNXRuntimeSession(), TorchGraph(), TorchCompile())}

@@ -26,7 +26,7 @@ from dmlvk.conformance.case import Workload
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
 
 Array = npt.NDArray[Any]
-Step = Callable[[], Any]
+TimedCall = Callable[[], Any]
 
 IDLE = """extern "C" __global__ void idle(long long cycles) {
     long long start = clock64();
@@ -34,7 +34,7 @@ IDLE = """extern "C" __global__ void idle(long long cycles) {
 }"""
 
 
-def _slice1(library: Any, desc: Slice1Desc, inputs: Mapping[str, Array], output: Any) -> Step:
+def _slice1(library: Any, desc: Slice1Desc, inputs: Mapping[str, Array], output: Any) -> TimedCall:
     memory = library.asarray(memory_of(inputs["input_tensor"], desc.input_tensor))
     strides = [stride * memory.itemsize for stride in desc.input_tensor.element_strides]
     view = library.lib.stride_tricks.as_strided(memory, desc.input_tensor.sizes, strides)[Slices.of(desc).signed]
@@ -46,7 +46,7 @@ def _slice1(library: Any, desc: Slice1Desc, inputs: Mapping[str, Array], output:
     return slice1
 
 
-def _diagonal_matrix1(library: Any, desc: DiagonalMatrix1Desc, inputs: Mapping[str, Array], output: Any) -> Step:
+def _diagonal_matrix1(library: Any, desc: DiagonalMatrix1Desc, inputs: Mapping[str, Array], output: Any) -> TimedCall:
     require_upper_triangle_or_identity(desc)
     if desc.input_tensor is None:
         rows, columns = output.shape
@@ -55,7 +55,7 @@ def _diagonal_matrix1(library: Any, desc: DiagonalMatrix1Desc, inputs: Mapping[s
     return lambda: library.triu(matrices, end)
 
 
-def _one_hot(library: Any, desc: OneHotDesc, inputs: Mapping[str, Array], output: Any) -> Step:
+def _one_hot(library: Any, desc: OneHotDesc, inputs: Mapping[str, Array], output: Any) -> TimedCall:
     off, on = inputs["values_tensor"].ravel().tolist()
     axis, depth = desc.axis, output.shape[desc.axis]
     indices = library.asarray(inputs["indices_tensor"].ravel())
@@ -72,7 +72,7 @@ def _one_hot(library: Any, desc: OneHotDesc, inputs: Mapping[str, Array], output
 
 # For each operator, the function that prepares the fastest of a library's own operations from the library, the
 # descriptor, its inputs and an array for the output. A step returns the result, which may be that array.
-STEPS: Mapping[type[OperatorDesc], Callable[[Any, Any, Mapping[str, Array], Any], Step]] = {
+STEPS: Mapping[type[OperatorDesc], Callable[[Any, Any, Mapping[str, Array], Any], TimedCall]] = {
     Slice1Desc: _slice1,
     DiagonalMatrix1Desc: _diagonal_matrix1,
     OneHotDesc: _one_hot,

@@ -16,7 +16,7 @@ from dmlvk.conformance.running.execution import digest
 Array = npt.NDArray[Any]
 
 
-class Elements:
+class KeptOutputs:
     """Finds elements in the outputs that were kept and, for the recorded digests, in those of the reference."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from dmlvk.conformance.comparison.changes import (
     speed_updates_of,
     updates_of,
 )
-from dmlvk.conformance.comparison.elements import Elements
+from dmlvk.conformance.comparison.elements import KeptOutputs
 from dmlvk.conformance.comparison.runs import ComparisonError, DeviceRun, read_runs
 from dmlvk.conformance.results import Result, Status
 
@@ -92,7 +92,7 @@ def findings_of(
 ) -> Findings:
     """What there is to say of runs. `notes` are sentences that come first."""
     agreement = agreement_of(runs, recorded)
-    elements = Elements()
+    elements = KeptOutputs()
     differences = {found.case: elements.first_difference(found) for found in agreement.disagreements}
     return Findings(
         tuple(runs),

@@ -15,7 +15,7 @@ from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
 
 # Told what goes on, for a bar or a line of progress.
-Step = Callable[[str], object]
+Advance = Callable[[str], object]
 COLOURS = {
     Status.PASS: "green",
     Status.UNPREDICTABLE: "blue",
@@ -31,7 +31,7 @@ REASON_COUNT = 12
 PASSING_COUNT = 12
 
 
-def with_failures(console: Console, results: Iterable[Result], step: Step) -> Iterator[Result]:
+def with_failures(console: Console, results: Iterable[Result], step: Advance) -> Iterator[Result]:
     """Pass results on. Says each case's name as it is done, and prints a line for each result that is not good."""
     step("the first case")
     for result in results:
@@ -41,7 +41,7 @@ def with_failures(console: Console, results: Iterable[Result], step: Step) -> It
         yield result
 
 
-def with_problems(console: Console, checks: Iterable[PlanCheck], step: Step) -> Iterator[PlanCheck]:
+def with_problems(console: Console, checks: Iterable[PlanCheck], step: Advance) -> Iterator[PlanCheck]:
     """Pass checks on. Says each case's name as it begins, and prints a line for each problem."""
     case = ""
     for check in checks:

@@ -20,7 +20,7 @@ from dmlvk.dask.errors import ClusterError
 from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_task, place_resource
 
 # Device and driver.
-Kind: TypeAlias = tuple[str, str]
+DeviceAndDriver: TypeAlias = tuple[str, str]
 
 # The number of cases of a task: enough to outweigh the start of its process, few enough to lose little with a worker.
 FEWEST, MOST = 25, 200
@@ -94,7 +94,7 @@ class ClusterRunner:
     def __init__(self, client: Client, options: ClusterOptions) -> None:
         self._client = client
         self._options = options
-        self._workers: dict[Kind, list[ClusterWorker]] = {}
+        self._workers: dict[DeviceAndDriver, list[ClusterWorker]] = {}
         wanted = options.configuration.device
         workers = prepared(client)
         for worker in workers:
@@ -105,7 +105,7 @@ class ClusterRunner:
             raise ClusterError(f"no device of the cluster has {wanted!r} in its name; there are {names}")
         self.kinds = list(self._workers)
 
-    def environments(self) -> dict[Kind, Environment]:
+    def environments(self) -> dict[DeviceAndDriver, Environment]:
         """The environment of each device, from one of its workers.
 
         Raises
@@ -114,10 +114,10 @@ class ClusterRunner:
             A device cannot be opened.
         """
         futures = {self._submit(kind, look): kind for kind in self.kinds}
-        found: dict[Kind, Environment] = dict(self._answers(futures))
+        found: dict[DeviceAndDriver, Environment] = dict(self._answers(futures))
         return {kind: found[kind] for kind in self.kinds}
 
-    def run(self, items: Mapping[Kind, Sequence[Item]]) -> Iterator[tuple[Kind, Result]]:
+    def run(self, items: Mapping[DeviceAndDriver, Sequence[Item]]) -> Iterator[tuple[DeviceAndDriver, Result]]:
         """Run cases on each device that has some.
 
         Raises
@@ -125,7 +125,7 @@ class ClusterRunner:
         ClusterError
             A device has no worker any more, or its workers die of some cases. The results of the others come first.
         """
-        futures: dict[Future, Kind] = {}
+        futures: dict[Future, DeviceAndDriver] = {}
         parts = {kind: self._parts(kind, items.get(kind, ())) for kind in self.kinds}
         while any(parts.values()):  # in turns, so that no device waits for the others' tasks to be sent
             for kind, left in parts.items():
@@ -135,21 +135,21 @@ class ClusterRunner:
             for result in results:
                 yield kind, result
 
-    def _parts(self, kind: Kind, items: Sequence[Item]) -> list[Sequence[Item]]:
+    def _parts(self, kind: DeviceAndDriver, items: Sequence[Item]) -> list[Sequence[Item]]:
         size = -(-len(items) // (TASKS_A_WORKER * len(self._workers[kind])))
         size = min(MOST, max(FEWEST, size))
         return [items[first : first + size] for first in range(0, len(items), size)]
 
-    def _submit(self, kind: Kind, task: Callable[..., Any], *arguments: Any) -> Future:
+    def _submit(self, kind: DeviceAndDriver, task: Callable[..., Any], *arguments: Any) -> Future:
         device, driver = kind
         resources = {NAME: 1, device_resource(device): 1, driver_resource(driver): 1}
         return self._client.submit(task, *arguments, pure=False, resources=resources)
 
-    def _answers(self, futures: dict[Future, Kind]) -> Iterator[tuple[Kind, Any]]:
+    def _answers(self, futures: dict[Future, DeviceAndDriver]) -> Iterator[tuple[DeviceAndDriver, Any]]:
         """What the tasks return, as they end. Those of a device without workers are given up."""
         left = dict(futures)
         errors: list[ClusterError] = []
-        missing: dict[Kind, float] = {}
+        missing: dict[DeviceAndDriver, float] = {}
         try:
             while left:
                 try:
@@ -175,7 +175,7 @@ class ClusterRunner:
         if errors:
             raise errors[0]
 
-    def _gone(self, missing: dict[Kind, float], kinds: set[Kind]) -> list[Kind]:
+    def _gone(self, missing: dict[DeviceAndDriver, float], kinds: set[DeviceAndDriver]) -> list[DeviceAndDriver]:
         """The devices that have had no worker for too long."""
         present, now = places(self._client), time.monotonic()
         for kind in kinds:
@@ -186,13 +186,13 @@ class ClusterRunner:
         return [kind for kind in kinds if now - missing.get(kind, now) > cluster.PATIENCE]
 
 
-def _gone(kind: Kind) -> ClusterError:
+def _gone(kind: DeviceAndDriver) -> ClusterError:
     return ClusterError(
         f"no worker with {kind[0]} has come back for {cluster.PATIENCE:g} s; its other cases did not run"
     )
 
 
-def _failure(kind: Kind, future: Future) -> ClusterError:
+def _failure(kind: DeviceAndDriver, future: Future) -> ClusterError:
     if future.status != "error":
         return ClusterError(f"{kind[0]}: the scheduler has gone, or somebody cancelled its cases; they did not run")
     error: Any = future.exception()

@@ -17,6 +17,7 @@ from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     SLOWEST_ELEMENTS_PER_SECOND,
+    Box,
     Builder,
     DispatchBuilder,
     Range,
@@ -29,8 +30,7 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 
-# Outputs along N, C, D, H and W; taps along D, H and W.
-Box: TypeAlias = tuple[Range, ...]
+# Of taps, along D, H and W. A Box here is of outputs, along N, C, D, H and W.
 TapBox: TypeAlias = tuple[Range, ...]
 
 DIMENSIONS, SPATIAL = "ncdhw", "dhw"

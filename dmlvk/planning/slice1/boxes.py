@@ -64,8 +64,8 @@ SHIFTED_WORD = 8
 
 
 @dataclass(frozen=True)
-class Box:
-    """Some coordinates of each dimension.
+class Boxes:
+    """How a piece is cut into boxes, each with some coordinates of each dimension.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class BoxesPath(Path):
 @lru_cache(maxsize=256)
 def _best(
     dimensions: tuple[Dimension, ...], operands: tuple[Operand, ...], room: Room, workgroup: int, rates: Rates
-) -> tuple[Work, Box] | None:
+) -> tuple[Work, Boxes] | None:
     """The box of a piece with the least estimated time. It is asked for twice: for the path, and for its arguments."""
     piece = LoopNest(dimensions, operands)
     vectors = piece.element_count * operands[0].element_size / BLOCK_SIZE
@@ -283,7 +283,7 @@ def with_larger_elements(nest: LoopNest) -> LoopNest:
     return merged if merged.run_rank else larger
 
 
-def boxes(nest: LoopNest, room: Room) -> Iterator[Box]:
+def boxes(nest: LoopNest, room: Room) -> Iterator[Boxes]:
     """Boxes whose rows have different lengths, each with spans as long as there is room for."""
     loops, element_size = loops_of(nest), nest.operands[0].element_size
     tried = set()
@@ -330,7 +330,7 @@ def _part(size: int, wanted: int, step: int, most: int | None = None) -> int:
     return rounded if rounded <= (2 * part if most is None else most) and rounded < size else part
 
 
-def _with_spans(nest: LoopNest, loops: tuple[Loop, ...], rows: tuple[int, ...], row_rank: int, room: Room) -> Box:
+def _with_spans(nest: LoopNest, loops: tuple[Loop, ...], rows: tuple[int, ...], row_rank: int, room: Room) -> Boxes:
     """The box with the longest spans that there is room for, given the extents of its rows."""
     output, source = nest.operands
     extents, spans, cut = list(rows), set(), None
@@ -361,7 +361,7 @@ def _with_spans(nest: LoopNest, loops: tuple[Loop, ...], rows: tuple[int, ...], 
         spans.add(k)
         if cut is not None:
             break
-    return Box(nest, tuple(extents), row_rank, frozenset(spans), cut)
+    return Boxes(nest, tuple(extents), row_rank, frozenset(spans), cut)
 
 
 @dataclass(frozen=True)
@@ -388,7 +388,7 @@ class _Span:
         return _Span(self.count // extent if is_of_row else self.count, self.size + (extent - 1) * step)
 
 
-def _arguments(box: Box, room: Room) -> PieceArguments:
+def _arguments(box: Boxes, room: Room) -> PieceArguments:
     last, cut = box.last, box.cut
     return PieceArguments(
         kernel="slice1/boxes",
