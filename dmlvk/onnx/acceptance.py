@@ -18,9 +18,9 @@ Array = npt.NDArray[Any]
 # Larger constants are inputs of the model that ONNX Runtime is asked about, so that none is copied: only smaller ones
 # decide about sizes.
 LARGEST_KEPT = 1024
-# No message of Protocol Buffers is larger. Where a model is, its run will tell.
+# No message of Protocol Buffers is larger. A larger model is not checked: its run reports what is wrong.
 LARGEST_ASKED = 1 << 30
-# ONNX Runtime has not each operator for each type. The device may have it.
+# ONNX Runtime implements some operators for some types alone. The device may run the others.
 LACKING = "NOT_IMPLEMENTED"
 
 

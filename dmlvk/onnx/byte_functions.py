@@ -74,7 +74,7 @@ class _Chain:
 
 
 class _Refused(Exception):
-    """A value is no function of few bytes."""
+    """A value depends on more than one or two bytes."""
 
 
 class _Finder:
@@ -351,7 +351,7 @@ def _of_two(repeated: int | None) -> _Questions:
 
 
 def repeated(first: Sequence[int], second: Sequence[int]) -> int | None:
-    """Which of two operands has one element in the last dimension in which they are not both so; None if neither."""
+    """Which of two operands is repeated along the last dimension where not both have one element; None if neither."""
     rank = max(len(first), len(second))
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (first, second)]
     for sizes in reversed(list(zip(*padded, strict=True))):

@@ -105,7 +105,7 @@ def check_values(session: InferenceSession, feeds: Mapping[str, Any]) -> list[Fi
     written = [name for node in whole.nodes for name in node.writes if isinstance(values.get(name), np.ndarray)]
     try:
         part = HostPart(whole, whole.nodes, list(given), written, kinds, optimize=False)
-    except ModelError:  # ONNX Runtime lacks some nodes that it leaves out if it may
+    except ModelError:  # ONNX Runtime has no kernel for some nodes that its optimizer removes
         part = HostPart(whole, whole.nodes, list(given), written, kinds)
     expected = part.run(given)
     differences = [first_difference(name, values[name], right) for name, right in zip(written, expected, strict=True)]

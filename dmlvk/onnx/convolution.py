@@ -150,7 +150,7 @@ def plan_convolution(node: Node, builder: Builder) -> None:
     require_quantized(builder, names["input_tensor"])
     operands = ConvolutionTensors(builder)
     for name, value in (("input_tensor", builder.value(names["input_tensor"])), ("output_tensor", output)):
-        # The convolution's dimensions are batch, channels, pixels; `by_field` are the node's that they are.
+        # The convolution's dimensions are batch, channels, pixels: `by_field` has the node's dimension of each.
         by_field = (0, rank - 1, *range(1, rank - 1)) if channels_last else tuple(range(rank))
         operands.tensors[name] = TensorDesc(
             DataType.from_numpy(value.dtype),

@@ -23,7 +23,7 @@ PRODUCTS = {
     **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QGemm"), 3),
     **dict.fromkeys(("Conv", "ConvInteger", "Gemm", "MatMul", "MatMulInteger"), 1),
 }
-# Operators with nothing to share among threads.
+# Operators whose work threads cannot share.
 IDLE_OPERATORS = {
     *("Cast", "Concat", "Constant", "ConstantOfShape", "Flatten", "Gather", "Identity", "Range", "Reshape", "Shape"),
     *("Size", "Slice", "Squeeze", "Unsqueeze"),
@@ -87,7 +87,7 @@ def costs_of(profile: DeviceProfile) -> Costs:
 def cheaper_on_host(
     graph: Graph, on_host: Mapping[int, str], kinds: Mapping[str, ShapeAndType], costs: Costs
 ) -> dict[int, str]:
-    """The nodes that the device could run and the host shall, with the reason.
+    """The nodes that the host runs although the device could, with the reason.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def host_work(graph: Graph, kinds: Mapping[str, ShapeAndType]) -> dict[int, floa
     for node in graph.nodes:
         moved = sum(_size(name, graph, kinds) for name in (*node.reads, *node.writes))
         seconds = max(moved / HOST_BYTES, _operations(node, graph, kinds) / HOST_OPERATIONS)
-        # Nodes of which nothing is known count the same, and next to nothing.
+        # Nodes of unknown cost all have the same cost, a very small one.
         found[node.index] = 0.0 if node.op_type in IDLE_OPERATORS else max(seconds, 1e-9)
     return found
 

@@ -131,8 +131,8 @@ def _own(array: Any, is_shared: bool, taken: set[int]) -> Any:
 def is_best_on_host(device: Device, program: Program, value: Value) -> bool:
     """Whether an input or output is best left in the host's memory, where the device reads or writes it over the bus.
 
-    So it is if that takes no more than the copy would, which is then saved with its submission: the only dispatch that
-    uses the value converts it element by element.
+    That is so if a single dispatch uses the value and converts it element by element: reading it over the bus then
+    takes no longer than a copy would, and no copy is submitted.
     """
     vulkan = device.vulkan
     size = value.desc().total_size_in_bytes

@@ -79,7 +79,7 @@ def inferred_kinds(graph: Graph, given: Mapping[str, ShapeAndType]) -> dict[str,
     """Shapes and types of a graph's values for given inputs, as far as ONNX's inference knows them."""
     try:
         found = list(inferred(_sized(graph, given)).value_info)
-    except Exception:  # whatever it is, the run itself reports the model's errors
+    except Exception:  # of any type: the run itself reports the model's errors
         found = []
     return {value.name: kind for value in found if (kind := _kind(value.type)) is not None} | dict(given)
 
@@ -106,7 +106,7 @@ def _sized(graph: Graph, given: Mapping[str, ShapeAndType]) -> onnx.ModelProto:
 
 
 def _known(node: Node, graph: Graph) -> list[onnx.NodeProto]:
-    """A node, or those that inference knows in its place."""
+    """A node; for one that inference does not know, known nodes whose outputs have the same types and sizes."""
     if node.domain != byte_functions.DOMAIN:
         return [as_inference_knows(node.proto)]
     between = f"{node.outputs[0]}:broadcast"

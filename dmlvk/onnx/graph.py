@@ -279,7 +279,7 @@ def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
     graph = onnx.GraphProto(name=model.graph.name or "graph")
     graph.node.extend(as_inference_knows(node) for node in model.graph.node)
     graph.input.extend(model.graph.input)
-    # The sizes that a model says may be old, and inference would rather believe them than the nodes.
+    # The sizes that a model states may be out of date, and inference would prefer them to what the nodes give.
     graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in model.graph.output)
     inputs = {value.name for value in graph.input}
     for tensor in model.graph.initializer:
@@ -293,7 +293,7 @@ def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _types(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], set[str]]:
-    """The types of a model's values, and the names of those whose types only the model says."""
+    """The types of a model's values, and the names of those whose types only the model states."""
     declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
     bare = _skeleton(model)
     try:
@@ -305,7 +305,7 @@ def _types(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], set[str]]
         for dim in _dims(value):
             if dim.dim_param and dim.dim_param not in given:  # a name that inference made
                 dim.ClearField("dim_param")
-    # What an input says counts, whatever is said of it as an output or in between.
+    # The declaration as an input overrules those of the same value as an output or in between.
     found = {value.name: value.type for value in (*graph.output, *graph.value_info, *graph.input)}
     inputs = {value.name for value in graph.input}
     # Where inference refuses sizes, as at a Concat behind a pool whose sizes ONNX Runtime counts otherwise, elements

@@ -56,7 +56,7 @@ def _session_options(runtime: Any, wanted: HostOptions, optimize: bool, threads:
     options.log_severity_level = wanted.log_severity_level
     # Threads that spin while they wait would take the processor from other parts, and from drivers that run on it.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Whether ONNX Runtime replaces groups of signed values depends on the processor, unless it is told.
+    # By default the processor decides whether ONNX Runtime replaces groups of signed values.
     options.add_session_config_entry("session.qdqisint8allowed", "1")
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = wanted.inter_op_num_threads
@@ -74,7 +74,8 @@ def threads_of_a_part(wanted: int, runs_at_once: int, given: int, before: float,
 
     ONNX Runtime makes a pool of threads for each session, and each part is one. Python can give all of them one pool,
     but then every other session of the process has to use it too, or fails. So the parts share the threads that one
-    session of the whole would have, each as its work: their caller's, and the others are dealt out along the parts.
+    session of the whole would have, in proportion to their work. Each has its caller's thread; the others are dealt out
+    in the order of the parts.
 
     Parameters
     ----------

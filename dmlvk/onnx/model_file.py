@@ -45,7 +45,7 @@ BITS = {
     if name in names.split()
 }
 ELEMENT_FIELDS = ("float_data", "int32_data", "int64_data", "uint64_data", "double_data", "string_data")
-# What is told of a tensor in another file. ONNX Runtime knows no other keys.
+# The keys that describe a tensor in another file. ONNX Runtime knows no others.
 EXTERNAL_KEYS = re.compile("location|offset|length|checksum|prepacked.*")
 COMPLEX = (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
 

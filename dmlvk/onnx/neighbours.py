@@ -44,7 +44,7 @@ def _laid(value: Value, shape: Sequence[int]) -> TensorDesc:
 
 
 def _new(builder: Builder, dtype: Any, shape: tuple[int, ...], sources: Sequence[Value]) -> Value:
-    """An output, whose dimensions lie in memory as those of the largest source do, if it has the output's shape."""
+    """An output, in the memory order of the first source of its shape, or else in ONNX's own order."""
     like = next((source for source in sources if source.shape == shape), None)
     return builder.new(np.dtype(dtype), shape, () if like is None else like.order)
 
@@ -332,7 +332,7 @@ def plan_quantized_concat(node: Node, builder: Builder) -> None:
         if own[0].item() != scale.item() or own[1].item() != zero.item() or own[1].dtype != zero.dtype:
             table = requantized(own[0].reshape(()), own[1].reshape(()), scale.reshape(()), zero.reshape(()))
             value = _look_up(builder, [builder.value(name)], table, zero.dtype)
-            name = f"{node.outputs[0]}:{number}"  # no value of a model has it twice
+            name = f"{node.outputs[0]}:{number}"  # a name that no other value has
             builder.set(name, value)
         names.append(name)
     concatenate(builder, names, node.attributes["axis"], node.outputs[0])
@@ -397,7 +397,7 @@ def plan_resize(node: Node, builder: Builder) -> None:
 
 
 def _windows(indices: Array) -> list[range]:
-    """The least number p of ranges whose elements in turns are some indices: the first of each, the second, ..."""
+    """The fewest ranges that give some indices when they are interleaved: the first of each, the second of each, ..."""
     length = len(indices)
     for count in (count for count in range(1, MOST_WINDOWS + 1) if length % count == 0):
         steps = indices[count:] - indices[:-count]
@@ -412,7 +412,7 @@ def _windows(indices: Array) -> list[range]:
 
 
 def _gathered(builder: Builder, name: str, source: Value, axis: int, windows: Sequence[range]) -> Value:
-    """The elements of windows along an axis, in turns."""
+    """The elements of windows along an axis, interleaved."""
     source = builder.in_own_order(source)
     names = []
     for number, window in enumerate(windows):

@@ -387,9 +387,9 @@ class _Inliner:
         attributes: Mapping[str, onnx.AttributeProto],
         callers: tuple[Function, ...],
     ) -> None:
-        """A graph that the caller gave: what it does not define is the function's own value, if it has that name.
+        """Put bodies in a graph that the caller passed as an attribute.
 
-        ONNX Runtime has it so.
+        As in ONNX Runtime, a name that the graph does not define is the function's value of that name, if it has one.
         """
         own = set(_defined_inside(graph))
         self._inline_graph(graph, lambda name: name if name in own else rename(name), attributes, callers)

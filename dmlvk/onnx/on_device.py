@@ -152,7 +152,7 @@ class ModelOnDevice:
         return Schedule(graph, on_host | cheaper, folded, work=crossings.host_work(graph, kinds))
 
     def _values(self, schedule: Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
-        """All values that a run leaves. Steps that the schedule lacks are found on the way."""
+        """Run the steps, and return all values that they leave. Steps that the schedule lacks are planned meanwhile."""
         number = 0
         while True:
             if number == len(schedule.steps):
@@ -290,7 +290,7 @@ class Schedule:
         return Traffic(len(self.steps), up, down)
 
     def direct(self, names: Sequence[str], feeds: Mapping[str, Any]) -> DirectRun | None:
-        """The direct way through the steps, if they are a single one on the device, whose outputs these are."""
+        """The run of the only step, if there is one alone, on the device, and all feeds and outputs are its tensors."""
         step = self.steps[0] if len(self.steps) == 1 and self.is_complete else None
         if not isinstance(step, DeviceStep) or step.last is None or step.looked_at:
             return None

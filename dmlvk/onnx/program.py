@@ -298,7 +298,7 @@ class Builder:
         self.dispatch(desc, {"input_tensor": source, "output_tensor": target})
 
     def move_into(self, source: Value, storage: int, offset: int) -> bool:
-        """Let a value that a dispatch writes lie in another storage, if nothing stands against it."""
+        """Move a value to another storage, where its dispatch then writes it; whether that was possible."""
         given = {value.storage for value in self.program.inputs.values()} | self.program.constants.keys()
         is_whole = source.offset == 0 and source.desc().total_size_in_bytes == self.program.sizes[source.storage]
         if source.storage in given or source.storage == storage or not is_whole or offset % TENSOR_ALIGNMENT:

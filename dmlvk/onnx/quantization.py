@@ -152,7 +152,7 @@ def _is_quantized_alone(quantizer: Node, mover: Node, users: Mapping[str, Sequen
 
 
 def _is_nearest(node: Node) -> bool:
-    """Whether a Resize takes elements as they are."""
+    """Whether a Resize copies elements without interpolating."""
     is_cropping = node.attributes.get("coordinate_transformation_mode") == b"tf_crop_and_resize"
     return node.attributes.get("mode", b"nearest") == b"nearest" and not is_cropping
 

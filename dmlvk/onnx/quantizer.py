@@ -146,7 +146,7 @@ def quantize(
 
 
 def prepare(model: LoadedModel, folder: Path) -> Path:
-    """The model as the quantizer wants it, as a file in a folder.
+    """Write the model to a folder, in the form that the quantizer needs, and return its path.
 
     Raises
     ------

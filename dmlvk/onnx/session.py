@@ -51,7 +51,7 @@ from dmlvk.runtime.device import Device
 from dmlvk.runtime.shared_devices import DeviceName, named_device
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
-# A session keeps others of its model for this many sets of initializers that runs replace.
+# A session caches at most this many sessions of its model, one for each set of initializers that runs override.
 SESSIONS_KEPT = 4
 _said: set[str] = set()
 FUSED = "an operator of bytes, with its quantized neighbours"
@@ -228,7 +228,7 @@ class InferenceSession(Pickled):
         self._obstacles = placement_of.obstacles(graph)
         self._checks = input_checks(graph, self._place)
         self._others: OrderedDict[frozenset[str], InferenceSession] = OrderedDict()
-        # Each device once before any has its second part: the first part that is free is taken.
+        # A run takes the first free part. So each device comes once before any comes a second time.
         self._parts = [
             ModelOnDevice(
                 graph,

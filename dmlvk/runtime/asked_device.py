@@ -32,7 +32,7 @@ class AskedDevice:
     def __init__(self) -> None:
         self._opening = RLock()
         self._asking = RLock()
-        # The thread that takes it out opens the device early.
+        # Holds one entry: the thread that takes the entry out opens the device early.
         self._early = deque([True])
         self._device: Engine | None = None
 
@@ -51,7 +51,7 @@ class AskedDevice:
             self._opened(user)
         except ValidationError:
             raise
-        except DeviceError:  # the question will tell
+        except DeviceError:  # the question meets the same error, and reports it
             pass
 
     def ask(self, user: Engine, prepare: Preparation, question: Check) -> str:
@@ -136,7 +136,7 @@ class AskedDevice:
         if isinstance(error, (ReentryError, ProcessEndError)):
             raise error
         current = self._device
-        if current is not None and current.is_closed:  # by nobody here: the process ends
+        if current is not None and current.is_closed:  # nobody here closed it: the process ends
             raise error
         if own is not None and own is not current:
             return None

@@ -71,7 +71,7 @@ class DeviceInfo:
 
     @property
     def here(self) -> int:
-        """The index that the described device has in this process, which may see other devices than the one it is of.
+        """The described device's index in this process, which may see other devices than the process that described it.
 
         Raises
         ------
@@ -217,7 +217,7 @@ def accelerated(profile: DeviceProfile) -> tuple[str, ...]:
 
 
 def binary_size(size: int) -> str:
-    """Bytes in the largest unit of which there is one: "139.8 GiB"."""
+    """Bytes in the largest unit that does not exceed them: "139.8 GiB"."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit:
             return f"{size / unit:.4g} {name}"
@@ -231,7 +231,7 @@ def numbered(physical: PhysicalDevice) -> str:
 
 
 def another_device(theirs: Engine, ours: Engine) -> str:
-    """Text for an object that belongs to one Device and not to the other, in which the two can be told apart."""
+    """The part of a message that says to which Device an object belongs, and to which it does not."""
     other = theirs.device
     if theirs.name != ours.name:
         return f"another Device ({other}), not of {ours.device}"

@@ -157,7 +157,7 @@ class Engine:
         # not keep it: closing waits for that.
         if hasattr(self, "vulkan"):
             self._close(self.vulkan.close_from_finalizer)
-            self.lists.clear()  # each knows how to take itself out of it, which is a circle
+            self.lists.clear()  # Each entry refers to the dictionary, to remove itself from it: that circle ends here.
 
 
 def _none() -> None:

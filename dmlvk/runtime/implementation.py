@@ -178,7 +178,7 @@ class Implementation:
             recorder = Recorder(vulkan.queue.command_buffers.acquire())
             for each in prepared:
                 recorder.dispatch(each)
-                # They share the buffer, and the validation layer takes no workgroups for some.
+                # They share the buffer; the validation layer expects a barrier even where no workgroup runs.
                 recorder.between_dispatches()
             return vulkan.queue.submit_inside(vulkan.queue.batch([recorder.end()], (), (), kept=(prepared, memory)))
 
@@ -189,7 +189,7 @@ class Implementation:
     def build_without_compiler(self) -> bool:
         """Find all pipelines in the driver's caches; returns whether they are there. `build` then takes no time.
 
-        Not if the plan's path has yet to answer known questions.
+        It finds nothing while the plan's path has questions to answer.
         """
         if self.engine.self_test is not None and not self.engine.self_test.has_answered(self.engine, self.plan):
             return False

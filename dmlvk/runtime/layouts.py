@@ -86,7 +86,7 @@ def write_turned(tensor: Tensor, elements: Array) -> bool:
         staged = type(tensor).empty(tensor.engine, layout.desc)
         tensor.engine.vulkan.transfers.write(staged.memory(), 0, layout.memory)
         turn(staged, tensor)
-    except OutOfMemoryError:  # of the device: the host needs none of its memory
+    except OutOfMemoryError:  # the device has too little; the host can still do it
         return False
     return True
 
@@ -105,7 +105,7 @@ def read_turned(tensor: Tensor, out: Array) -> bool:
         staged = type(tensor).empty(tensor.engine, layout.desc)
         turn(tensor, staged)
         tensor.engine.vulkan.transfers.read(staged.memory(), 0, layout.memory)
-    except OutOfMemoryError:  # of the device: the host needs none of its memory
+    except OutOfMemoryError:  # the device has too little; the host can still do it
         return False
     return True
 

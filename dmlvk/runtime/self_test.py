@@ -51,9 +51,9 @@ from dmlvk.vulkan.interrupts.locks import RLock
 ANSWER_SECONDS = 10.0
 # The answer must be the same each time: some faults depend on what ran before.
 REPEATS = 3
-# A process can be ended by its user in the middle of a question. If that happens so often, it is the question.
+# A user may end a process in the middle of a question. After this many such ends, the question counts as their cause.
 MOST_ENDS = 2
-# What a CPU driver lists as matrices are loops of its own compiler, like all else that it runs.
+# A CPU driver has no matrix units: its compiler makes loops of matrices, which need no question.
 WITHOUT_UNITS = frozenset((DeviceType.CPU,))
 # A tile or parts of K may follow a path's name: "matrix:128x128x64:64x32", "split_k/4".
 NAME_END = re.compile("[:/]")
@@ -83,7 +83,7 @@ class SelfTest:
 
     def __init__(self) -> None:
         self._locks = {path: RLock() for path in QUESTIONS}
-        # The thread that takes a path's entry out asks before it compiles anything.
+        # Each path has one entry: the thread that takes the entry out asks before it compiles anything.
         self._first = {path: deque([True]) for path in QUESTIONS}
         # By question: what was wrong, or "".
         self._known: dict[str, str] = {}
@@ -204,7 +204,7 @@ class SelfTest:
         if ends >= MOST_ENDS:
             fault = f"the process ended in the middle of the question, {ends} times"
         else:
-            # Until the answer is there, the file says that the process has ended in the question: perhaps it will.
+            # Until the answer is there, the file says that the process ended during the question, in case it does.
             file.keep(question, replace(answer, ends=ends + 1))
             try:
                 fault = self._asked(engine, path)
@@ -221,7 +221,7 @@ class SelfTest:
 
     def _asked(self, engine: Engine, path: str) -> str:
         """Ask on a Device of its own; returns what was wrong."""
-        if index_of(engine) is None:  # of a process that has forked: it cannot be used anyway
+        if index_of(engine) is None:  # a fork's parent opened it: this process cannot use it
             return ""
         questions = _questions_of(engine.profile, path)
         operators: dict[Question, CompiledOperator[OperatorDesc]] = {}

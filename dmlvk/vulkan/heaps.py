@@ -21,7 +21,7 @@ STAGING = HOST_VISIBLE | HOST_COHERENT
 
 
 def is_direct(memory_type: MemoryType) -> bool:
-    """Whether the host reads and writes such memory without staging."""
+    """Whether the host reads and writes memory with these flags without staging."""
     return memory_type.flags & DIRECT == DIRECT
 
 

@@ -46,7 +46,7 @@ class Job:
     __slots__ = ("_lock", "_work", "error")
 
     def __init__(self, work: Callable[[], None]) -> None:
-        self._work = deque([work])  # the thread that takes the work out does it
+        self._work = deque([work])  # a queue of one: the thread that takes the work out does it
         self._lock = Lock()
         self.error: BaseException | None = None
 
@@ -62,7 +62,7 @@ class Job:
             self.error = error
 
     def finish(self) -> None:
-        """If another thread has begun the work, wait for its end; if none has, none will."""
+        """Wait for the work if another thread has begun it; else keep all threads from beginning it."""
         self._work.clear()
         with self._lock: pass  # noqa: E701  # fmt: skip
 
@@ -88,9 +88,9 @@ def work_for_ever(jobs: SimpleQueue[Job]) -> None:
 
 
 _workers = Workers()
-# Of its own, so that a copy never waits for the driver's compiler.
+# The background has workers of its own, so that a copy never waits for the driver's compiler.
 _background = Workers()
-# Of those calls of `for_each` that a thread of another such call makes.
+# Calls of `for_each` inside a call of `for_each` have workers of their own.
 _nested = Workers()
 
 

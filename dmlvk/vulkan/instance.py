@@ -82,11 +82,11 @@ Result = TypeVar("Result")
 
 
 class ProcessEndError(DeviceError):
-    """The process is ending, so that no device can be opened any more. It says nothing of the device."""
+    """The process is ending, so no device can be opened any more. No device is at fault."""
 
 
 class Process(Availability):
-    """Whether this process still uses Vulkan: until it ends."""
+    """Whether this process may still use Vulkan; it may not once it is about to end."""
 
     def require_open(self) -> None:
         """Raise a DeviceError if the process is about to end."""
@@ -107,7 +107,7 @@ class OpenDevice(Protocol):
 
 
 _process = Process("dmlvk")
-# The uses of the instance that are going on; the end of the process waits for them.
+# The visits of threads that use the instance now; the end of the process waits for them.
 _visits = Visits(_process)
 _monitor = Monitor()
 _instance: Instance | None = None
@@ -161,7 +161,7 @@ def _close_all() -> None:
     # Daemon threads go on while the process ends. They open no device from now on, so the list below is complete.
     _process.is_closed = True
     _visits.wait_for_end()
-    # The stack runs backwards, and each function even if another one fails.
+    # The stack calls its functions in reverse order, and each of them even if another one fails.
     with ExitStack() as stack:
         if _instance is not None:
             stack.callback(_close_unused, _instance)

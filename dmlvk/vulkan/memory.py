@@ -97,7 +97,7 @@ class MemoryPool:
         DeviceError
             The memory does not fit; the message says how much was asked and how much there is.
         """
-        # The object is made before it gets memory, so that all memory has a holder that gives it back.
+        # The object is made before it gets memory, so that all memory has a holder, which returns it.
         allocation = Allocation(self.release, size, self._segment_size, self.is_direct)
         padded = -(-size // LARGEST_OFFSET_ALIGNMENT) * LARGEST_OFFSET_ALIGNMENT
         # Monitor.run written out, because most tensors come this way.
@@ -270,7 +270,7 @@ class MemoryPool:
         for block in list(self._blocks.values()):
             block.ranges.repair(lambda lease: lease() is not None)
             if block.ranges.is_empty:
-                self._destroy(block)  # it may be half made
+                self._destroy(block)  # an exception may have left it half made
         self._shared = [block for block in self._blocks.values() if block.is_shared]
         self._kept = []
         self._heaps.recount((block.memory_type, block.size) for block in self._blocks.values())

@@ -20,7 +20,7 @@ from dmlvk.device_profile import (
 )
 from dmlvk.errors import shown
 
-# The least values of limits with which there are plans at all. A value is Vulkan's guarantee, or smaller if that makes
+# The least values of limits with which plans exist. A value is Vulkan's guarantee, or smaller if that makes
 # small tensors take the paths of large ones. A limit that is not named has the least value 1.
 LEAST_LIMITS: Mapping[str, int | tuple[int, int, int]] = MappingProxyType(
     {

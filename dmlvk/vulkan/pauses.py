@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from dmlvk.vulkan.interrupts.visits import Visits
     from dmlvk.vulkan.queue import Queue
 
-# Without a submission for so long, a program does something else than to call one operator after another.
+# After this time without a submission, a program is doing something other than calling one operator after another.
 PAUSE_SECONDS = 0.03
-# A program that makes no pause gets its kernels after so long. Each of its calls then waits for one kernel at most.
+# A program without pauses gets its kernels after this time. Each of its calls then waits for at most one kernel.
 LONGEST_DELAY_SECONDS = 2.0
 
 
