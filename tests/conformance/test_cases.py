@@ -81,6 +81,7 @@ RULES = {
     "outputs may interleave": ("slice1:layout:output=interleaved;*", "one_hot:layout:output=interleaved;*"),
     "gaps between strides keep their bytes": (
         "slice1:layout:output=rows;*",
+        "slice1:rows_together",
         f"{CONVOLUTION}:layout:output=gaps;*",
     ),
     "the tail of TotalTensorSizeInBytes keeps its bytes": (

@@ -233,7 +233,7 @@ MUTANTS = (
         "rows of a group beyond their number",
         "slice1/boxes.comp",
         (("        if (row < rows) {", "        if (rows != 0) {"),),
-        ("slice1:permutation", "slice1:transpose"),
+        ("slice1:rows_together",),
         "boxes",
     ),
     Mutant(

@@ -409,6 +409,22 @@ GROUPS = (
             "path": ("boxes",),
         },
     ),
+    Group(
+        "slice1:rows_together",
+        permutation,
+        {
+            "type": {name: TYPES_BY_SIZE[name] for name in ("int8", "float16")},
+            "sizes": {"2x5x182x6": (2, 5, 182, 6)},
+            "order": {"rows_innermost": lambda _: (2, 0, 3, 1)},
+            "shift": (0,),
+            "gap": {"three_rows": 3 * 182 * 6},
+            "step": (1,),
+            "limits": {"own": LIMITS["own"]},
+            "path": ("boxes",),
+        },
+        default="all",
+        about="Five rows that kernels read two or four at a time: behind the last one is a gap that keeps its bytes.",
+    ),
     Group("slice1:long", long, {"step": (-1,), "device": GPU}),
     Group(
         "slice1:large",
