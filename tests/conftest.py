@@ -71,16 +71,35 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out by day what is marked `nightly`, and what further drivers run past the sample of `every_driver`."""
+    """Leave out by day what is `nightly`, half of what is `half_by_day`, and what is past a driver's sample."""
     if THOROUGH or config.getoption("--every-driver"):
         return
     by_day: list[pytest.Item] = []
     at_night: list[pytest.Item] = []
     for item in items:
-        (at_night if item.get_closest_marker("nightly") is not None or _is_past_sample(item) else by_day).append(item)
+        is_left = item.get_closest_marker("nightly") is not None or _is_other_half(item) or _is_past_sample(item)
+        (at_night if is_left else by_day).append(item)
     if at_night:
         config.hook.pytest_deselected(items=at_night)
         items[:] = by_day
+
+
+def _is_other_half(item: pytest.Item) -> bool:
+    """Whether `half_by_day` leaves an item to the night: an odd sum of its values' places in their lists.
+
+    A value of one parameter still meets each value of another, if there is a third parameter.
+    """
+    call = getattr(item, "callspec", None)
+    if has_named_devices or item.get_closest_marker("half_by_day") is None or call is None:
+        return False
+    places, of_fixtures = 0, set(call.params) - {"device"}
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        given = tuple(call.params[name] for name in names)
+        lists = [getattr(each, "values", each if len(names) > 1 else (each,)) for each in mark.args[1]]
+        places += [tuple(values) for values in lists].index(given)
+        of_fixtures -= set(names)
+    return (places + sum(call.indices[name] for name in of_fixtures)) % 2 == 1
 
 
 def _is_past_sample(item: pytest.Item) -> bool:

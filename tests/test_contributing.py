@@ -118,3 +118,29 @@ def test_a_mark_names_the_sample_that_further_drivers_run_by_day(monkeypatch: py
     assert len(collected(False, pytest.mark.every_driver.mark)) == 8
     monkeypatch.setattr("tests.conftest.has_named_devices", True)
     assert len(collected(False, mark)) == 8
+
+
+def test_half_of_the_values_by_day_still_meet_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fixture's parameter, and two of the test, of which one has two names."""
+    monkeypatch.setattr("tests.conftest.THOROUGH", False)
+    monkeypatch.setattr("tests.conftest.has_named_devices", False)
+    types, numbers = [("u8", {}), ("s8", {})], [7, pytest.param(8, marks=pytest.mark.every_driver), 9]
+    marks = [pytest.mark.parametrize(("x", "y"), types).mark, pytest.mark.parametrize("number", numbers).mark]
+    items: list[Any] = [
+        SimpleNamespace(
+            callspec=SimpleNamespace(
+                params={"device": "first", "form": form, "x": x, "y": y, "number": number}, indices={"form": place}
+            ),
+            get_closest_marker={"half_by_day": pytest.mark.half_by_day.mark}.get,
+            iter_markers=lambda name: marks,
+        )
+        for place, form in enumerate("ab")
+        for x, y in types
+        for number in (7, 8, 9)
+    ]
+    hook = SimpleNamespace(pytest_deselected=lambda items: None)
+    pytest_collection_modifyitems(SimpleNamespace(getoption=lambda name: False, hook=hook), items)
+    left = [item.callspec.params for item in items]
+    assert len(left) == 6
+    for one, other, count in (("form", "x", 4), ("form", "number", 6), ("x", "number", 6)):
+        assert len({(params[one], params[other]) for params in left}) == count

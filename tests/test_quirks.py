@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -179,9 +180,13 @@ def test_the_releases_of_intel_s_faults(release: str, first_tile: bool, unequal_
     assert quirks.INTEL_UNEQUAL_MATRIX_WORK_FAILS.applies_to(profile) is unequal_work
 
 
-def sources() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def sources() -> list[tuple[str, ast.Module]]:
+    """The package's modules, parsed once for all tests."""
+    return [
+        (path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
 
 
 def mentions(node: ast.AST, names: tuple[str, ...]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,10 @@ METHODS = {"read_text", "write_text", "read_bytes", "write_bytes", "open", "tofi
 IN_MEMORY = {"np.load", "np.save", "np.savez", "Image.open"}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE).as_posix()
-        if name not in WITHOUT_DMLVK:
-            yield name, ast.parse(path.read_bytes())
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    named = [(path.relative_to(PACKAGE).as_posix(), path) for path in sorted(PACKAGE.rglob("*.py"))]
+    return [(name, ast.parse(path.read_bytes())) for name, path in named if name not in WITHOUT_DMLVK]
 
 
 def calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:

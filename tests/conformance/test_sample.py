@@ -13,7 +13,7 @@ from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.results import Status
 from dmlvk.conformance.results_file import read_results
 
-SAMPLE = 60
+SAMPLE = 40
 
 
 @pytest.mark.every_driver

@@ -93,6 +93,7 @@ def test_windows_across_cuts_in_memory(
     check(tight_device, desc, blocks, seed)
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT64])
 def test_taps_that_no_window_shows_together(tight_device: dmlvk.Device, data_type: DataType, is_last: bool) -> None:

@@ -209,7 +209,8 @@ def test_boxes_across_cuts_in_memory(tight_device: dmlvk.Device, desc: Slice1Des
 
 
 @pytest.mark.every_driver(data_type=[DataType.UINT8, DataType.UINT64])
-@pytest.mark.parametrize("data_type", [DataType.UINT8, DataType.UINT16, DataType.FLOAT32, DataType.UINT64])
+@pytest.mark.half_by_day  # each has two of the types: one of UINT16 and UINT8, one of UINT64 and FLOAT32
+@pytest.mark.parametrize("data_type", [DataType.UINT16, DataType.UINT8, DataType.UINT64, DataType.FLOAT32])
 @pytest.mark.parametrize(
     ("sizes", "order"),
     [

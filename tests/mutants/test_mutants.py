@@ -19,7 +19,7 @@ SAMPLE = (
     "begin == end is filled",
     "the low 32 bits of an index alone",
     "a gap is written",
-    "halves are rounded away from zero",
+    "an unsigned input read as signed, directly",
     "a sequence is recorded again with the dispatches of its last binding alone",
 )
 

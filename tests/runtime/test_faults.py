@@ -21,7 +21,8 @@ VALUES = np.arange(64, dtype=np.int32)
 DEVICE_LOST = -4
 OTHER_CODES = (-1, -2, -77_000_001)  # out of host memory, out of device memory, a code that no header has
 # What happens in each way of moving data. At night every call returns every code; by day every call of some ways loses
-# the device, or returns one of the other codes in turn. The work of "staged" is a part of that with a copy queue.
+# the device, or returns one of the other codes in turn; with staging, every second call each, as all calls are made
+# twice and more. The work of "staged" is a part of that with a copy queue.
 FAULTS = [("staged-copy-queue", True), ("staged-copy-queue", False), ("direct", False)]
 if THOROUGH:
     FAULTS += [("direct", True), ("staged", True), ("staged", False)]
@@ -93,6 +94,8 @@ def test_each_call_of_a_program_failing(device: dmlvk.Device, shim: Shim, varian
     step = 1 if "llvmpipe" in device.name or THOROUGH else 17
     for number, code in product(range(0, calls, step), (DEVICE_LOST,) if is_lost else OTHER_CODES):
         if not (is_lost or THOROUGH or code == OTHER_CODES[number // step % len(OTHER_CODES)]):
+            continue
+        if not THOROUGH and variant != "direct" and number // step % 2 == is_lost:
             continue
         shim.fail(number, code)
         errors = program(device, variant)

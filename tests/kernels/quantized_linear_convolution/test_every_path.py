@@ -47,9 +47,10 @@ def test_a_forced_path_is_taken_or_says_its_obstacle_on_recorded_devices(name: s
     assert taken >= set(paths_of(recorded)) - {"depthwise", "halo"}, "each is tested where it runs"
 
 
-@pytest.mark.every_driver(x_type=["u8"], w_type=["s8"])
-@pytest.mark.parametrize("x_type", TYPES)
-@pytest.mark.parametrize("w_type", TYPES)
+@pytest.mark.every_driver(x_type=["u8"])
+@pytest.mark.half_by_day
+@pytest.mark.parametrize("x_type", list(TYPES))
+@pytest.mark.parametrize("w_type", list(TYPES)[::-1])
 def test_depthwise_and_wide_layers_on_every_path(device: dmlvk.Device, x_type: str, w_type: str) -> None:
     generator = np.random.default_rng(2)
 
@@ -69,7 +70,8 @@ def test_depthwise_and_wide_layers_on_every_path(device: dmlvk.Device, x_type: s
         run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), None, groups)
 
 
-@pytest.mark.every_driver(x_type=["s8"])
+@pytest.mark.every_driver
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("x_type", TYPES)
 @pytest.mark.parametrize(
     ("channels", "filters", "kernel", "stride", "padding", "groups"),

@@ -45,7 +45,7 @@ def paths_that_cut_k(device: dmlvk.Device) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("parts", [2, 3, 4, 11, 16])
+@pytest.mark.parametrize("parts", [4, 11, *(pytest.param(parts, marks=pytest.mark.nightly) for parts in (2, 3, 16))])
 def test_a_call_leaves_nothing_to_the_next(device: dmlvk.Device, parts: int) -> None:
     for path in paths_that_cut_k(device):
         desc, arrays = case(parts)

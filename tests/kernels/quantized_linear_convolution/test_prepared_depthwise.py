@@ -112,6 +112,7 @@ def check(gpu: dmlvk.Device, form: str, desc: QuantizedLinearConvolutionDesc, ar
     run(gpu, desc, arrays, expected, "depthwise")
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize(
     ("x_type", "w_type", "zero_points"),
@@ -137,6 +138,7 @@ def test_types_and_zero_points(
     check(gpu, form, desc, arrays)
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize(
     ("channels", "size", "taps", "attributes"),
     [
@@ -192,6 +194,7 @@ def test_constants_that_are_given_once_and_not_prepared(
     run(gpu, desc, arrays, dmlvk.reference.run(desc, **arrays), "depthwise")
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("has_wide_sums", [False, True])
 def test_parts_of_the_channels(
