@@ -124,7 +124,8 @@ def test_half_of_the_values_by_day_still_meet_in_pairs(monkeypatch: pytest.Monke
     """A fixture's parameter, and two of the test, of which one has two names."""
     monkeypatch.setattr("tests.conftest.THOROUGH", False)
     monkeypatch.setattr("tests.conftest.has_named_devices", False)
-    types, numbers = [("u8", {}), ("s8", {})], [7, pytest.param(8, marks=pytest.mark.every_driver), 9]
+    types: list[tuple[str, dict[str, int]]] = [("u8", {}), ("s8", {})]
+    numbers = [7, pytest.param(8, marks=pytest.mark.every_driver), 9]
     marks = [pytest.mark.parametrize(("x", "y"), types).mark, pytest.mark.parametrize("number", numbers).mark]
     items: list[Any] = [
         SimpleNamespace(
@@ -139,7 +140,8 @@ def test_half_of_the_values_by_day_still_meet_in_pairs(monkeypatch: pytest.Monke
         for number in (7, 8, 9)
     ]
     hook = SimpleNamespace(pytest_deselected=lambda items: None)
-    pytest_collection_modifyitems(SimpleNamespace(getoption=lambda name: False, hook=hook), items)
+    config: Any = SimpleNamespace(getoption=lambda name: False, hook=hook)
+    pytest_collection_modifyitems(config, items)
     left = [item.callspec.params for item in items]
     assert len(left) == 6
     for one, other, count in (("form", "x", 4), ("form", "number", 6), ("x", "number", 6)):
