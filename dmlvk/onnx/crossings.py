@@ -13,8 +13,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import onnx
+
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.onnx.graph import Graph, Node, ShapeAndType
+from dmlvk.onnx.graph import MICROSOFT, Graph, Node, ShapeAndType
 from dmlvk.onnx.registry import entry_of
 from dmlvk.planning.device_rates import rates_of
 
@@ -28,6 +30,8 @@ IDLE_OPERATORS = {
     *("Cast", "Concat", "Constant", "ConstantOfShape", "Flatten", "Gather", "Identity", "Range", "Reshape", "Shape"),
     *("Size", "Slice", "Squeeze", "Unsqueeze"),
 }
+# ONNX Runtime shares nothing among threads where a node has so little to read and write, and to multiply and add.
+FEW_BYTES, FEW_OPERATIONS = 1 << 14, 1 << 17
 # Bytes that one processor moves in a second. Its operations: eight multiply-adds of bytes a clock, at 2 GHz, which is
 # what a whole network reaches, not the peak.
 HOST_BYTES, HOST_OPERATIONS = 4e9, 32e9
@@ -157,11 +161,20 @@ def host_work(graph: Graph, kinds: Mapping[str, ShapeAndType]) -> dict[int, floa
     """By number, the seconds of each node on one processor of the host that threads can share."""
     found = {}
     for node in graph.nodes:
-        moved = sum(_size(name, graph, kinds) for name in (*node.reads, *node.writes))
-        seconds = max(moved / HOST_BYTES, _operations(node, graph, kinds) / HOST_OPERATIONS)
+        names = (*node.reads, *node.writes)
+        moved, operations = sum(_size(name, graph, kinds) for name in names), _operations(node, graph, kinds)
+        is_known = all(name in kinds or graph.is_constant(name) for name in names) and _shows_its_work(node)
+        is_small = is_known and moved <= FEW_BYTES and operations <= FEW_OPERATIONS
+        seconds = max(moved / HOST_BYTES, operations / HOST_OPERATIONS)
         # Nodes of unknown cost all have the same cost, a very small one.
-        found[node.index] = 0.0 if node.op_type in IDLE_OPERATORS else max(seconds, 1e-9)
+        found[node.index] = 0.0 if is_small or node.op_type in IDLE_OPERATORS else max(seconds, 1e-9)
     return found
+
+
+def _shows_its_work(node: Node) -> bool:
+    """Whether a node's values bound its work: those of a Loop do not, nor those of a tree of decisions (ai.onnx.ml)."""
+    has_graphs = any(isinstance(value, onnx.GraphProto) for value in node.attributes.values())
+    return node.domain in ("", MICROSOFT) and not has_graphs
 
 
 def _kind(name: str, graph: Graph, kinds: Mapping[str, ShapeAndType]) -> ShapeAndType | None:

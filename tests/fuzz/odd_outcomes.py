@@ -17,10 +17,13 @@ from tests.reference.onnx_runtime import ONNX_RUNTIME
 # (what happened, outputs or words): "run", "refused" when loaded or "refused late", "wrong" for other exceptions.
 Outcome = tuple[str, Any]
 LONGEST_MESSAGE = 4000
-# ONNX Runtime lays the outputs of an If's branches in memory that it takes before they run. Where its inference is
-# wrong about their sizes, for a stale value_info or for axes [], it refuses the sizes that the branch has. No caller
-# gives memory for outputs here, so this message is always of its own plan.
-OWN_PLAN = ("The output OrtValue provided for output", "but the computed output shape for this run is")
+# ONNX Runtime lays the outputs of an If's branches and of a Scan's body in memory that it takes before they run. Where
+# its inference is wrong about their sizes, for a stale value_info or for axes [], it refuses the sizes that they have.
+# No caller gives memory for outputs here, so these messages are always of its own plan.
+OWN_PLANS = (
+    ("The output OrtValue provided for output", "but the computed output shape for this run is"),
+    ("while running Scan node", "Tensor shape.Size() must be >= 0"),
+)
 # What it has not made: kernels, an inference of shapes that reads what lies in a file (the sizes of a Reshape), and a
 # Scan whose results have a shape that the inference does not find.
 NOT_MADE = (
@@ -69,9 +72,12 @@ def _compared(device: str, odd: OddModel, model: bytes | str) -> Comparison:
         found: Outcome = ONNX_RUNTIME.call("an odd model on dmlvk", by_dmlvk, device, model, odd.feeds)
     except pytest.fail.Exception as error:
         return Comparison(expected[0], str(error))
-    if expected[0] == "refused late" and all(words in expected[1] for words in OWN_PLAN):
+    if expected[0] == "refused late" and any(all(words in expected[1] for words in plan) for plan in OWN_PLANS):
         expected = "refused its own plan", expected[1]
     fault = fault_of(found, expected)
+    if fault is not None and "loop" in odd.words and found[0] == expected[0] == "run":
+        # A Loop of no turns stacks nothing, which has as many dimensions as ONNX Runtime's inference happens to know.
+        fault = fault_of((found[0], _without_ranks(found[1])), (expected[0], _without_ranks(expected[1])))
     if fault is not None and found[0] != "wrong" and expected[0] == "run":
         # Fused convolutions have the bits of the optimized model. And ONNX Runtime's optimizer breaks some models: a
         # Loop of no turns in a branch that it takes out of its If.
@@ -113,6 +119,11 @@ def _equal(found: Any, right: Any) -> bool:
     if found.dtype != right.dtype or found.shape != right.shape:
         return False
     return np.array_equal(found, right) if found.dtype == object else found.tobytes() == right.tobytes()
+
+
+def _without_ranks(found: list[Any]) -> list[Any]:
+    """Outputs, of which those without elements have one dimension."""
+    return [each.reshape(-1) if isinstance(each, np.ndarray) and not each.size else each for each in found]
 
 
 def _overwritten(found: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -341,8 +342,6 @@ def test_the_level_of_optimization_decides_what_is_fused(device: dmlvk.Device) -
 
 
 def _threads(device: str, model: bytes, feeds: dict[str, Array], wanted: int) -> tuple[Any, ...]:
-    import os
-
     import onnxruntime
 
     options = _options(onnxruntime, intra_op_num_threads=wanted)
@@ -387,6 +386,48 @@ def test_the_parts_of_the_host_share_the_threads_of_one_session(device: dmlvk.De
     assert heavy >= max(wanted - 1, min(wanted, 2))
     # The drivers have threads of their own, a few.
     assert started <= wanted - 1 + 8
+
+
+def _started(device: str, models: list[bytes], feeds: list[dict[str, Array]]) -> list[int]:
+    import onnxruntime
+
+    found = []
+    kept = []  # so that no threads end meanwhile
+    with dmlvk.Device(device) as opened:
+        for model, feed in zip(models, feeds, strict=True):
+            options = _options(onnxruntime, intra_op_num_threads=4)
+            sessions = [InferenceSession(model, options, device=opened) for _ in range(5)]
+            kept.append(sessions)
+            sessions[0].run(None, feed)  # what the driver starts
+            before = len(os.listdir("/proc/self/task"))
+            for session in sessions[1:]:
+                session.run(None, feed)
+            found.append(len(os.listdir("/proc/self/task")) - before)
+    return found
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads are counted as Linux shows them")
+def test_sessions_of_small_models_start_no_threads(device: dmlvk.Device) -> None:
+    """What a Loop does is not seen in its sizes, so that it has what ONNX Runtime gives it."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["goes_on"], ["still"]), helper.make_node("Relu", ["x"], ["inside"])],
+        "body",
+        [helper.make_tensor_value_info("turn", 7, []), helper.make_tensor_value_info("goes_on", 9, [])],
+        [helper.make_tensor_value_info("still", 9, []), helper.make_tensor_value_info("inside", 1, None)],
+    )
+    nodes: list[list[Node]] = [
+        [("Relu", ["x"], ["y"], {})],
+        [("Relu", ["x"], ["y"], {})],
+        [("Loop", ["turns", ""], ["y"], {"body": body})],
+    ]
+    xs = [np.ones(sizes, np.float32) for sizes in ((2, 9), (100, 100), (2, 9))]
+    constants = {"turns": np.array(3)}
+    models = [
+        model_of(each, {"x": x}, {"y": np.float32}, constants).SerializeToString()
+        for each, x in zip(nodes, xs, strict=True)
+    ]
+    started = ONNX_RUNTIME.call("small models", _started, device.name, models, [{"x": x} for x in xs])
+    assert started == [0, 4 * 3, 4 * 3]  # four sessions, each with its caller's thread
 
 
 @pytest.mark.parametrize("runs_at_once", [1, 2])
