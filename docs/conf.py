@@ -29,8 +29,11 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 
 html_theme = "furo"
 html_static_path = ["static"]
+# Sphinx does not see pictures in HTML: the one that has a dark form beside it.
+html_extra_path = ["demo.png", "demo_dark.png"]
 html_css_files = ["pages.css"]
 html_js_files = ["search.js"]
+html_search_scorer = str(ROOT / "docs" / "static" / "scorer.js")
 html_copy_source = False
 html_show_sourcelink = False
 # No links to edit a page: some are made of the sources, and have no file in the repository.

@@ -25,15 +25,26 @@ def _rate(value: float) -> str:
     show_default=True,
     help="The picture to write, a PNG.",
 )
+@click.option("--dark", is_flag=True, help="Draw light letters on a dark ground, for dark pages.")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @clear_errors
-def demo(output: Path, selector: str | None) -> None:
+def demo(output: Path, dark: bool, selector: str | None) -> None:
     """Run the operators on a photograph and a network on digits, check each result, write a picture.
 
     Ends with status 1 if any result differs from the NumPy reference, or from ONNX Runtime's. Without the extra onnx
     the network is left out.
     """
-    from dmlvk.demo import all_panels, draw_sheet, measure, missing_package, photograph, picture_format, read_digits
+    from dmlvk.demo import (
+        DARK,
+        LIGHT,
+        all_panels,
+        draw_sheet,
+        measure,
+        missing_package,
+        photograph,
+        picture_format,
+        read_digits,
+    )
 
     files.require_place(output)
     picture_format(output)
@@ -79,7 +90,7 @@ def demo(output: Path, selector: str | None) -> None:
             f"Network: {reading.accuracy} of the digits read right; "
             f"{equal} of {len(reading.values)} values equal ONNX Runtime's"
         )
-    draw_sheet(photo, measurements, reading, name, output)
+    draw_sheet(photo, measurements, reading, name, output, DARK if dark else LIGHT)
     terminal.print(f"Picture: {output}")
     wrong = [entry.panel.title for entry in measurements if not entry.correct]
     if wrong:

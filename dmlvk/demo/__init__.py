@@ -5,10 +5,13 @@ from __future__ import annotations
 from dmlvk.demo.digits import Reading, missing_package, read_digits
 from dmlvk.demo.grid import draw_digits
 from dmlvk.demo.measure import PanelResult, measure
+from dmlvk.demo.palette import DARK, LIGHT
 from dmlvk.demo.panels import Panel, PanelPicture, all_panels, photograph
 from dmlvk.demo.sheet import draw_sheet, picture_format
 
 __all__ = [
+    "DARK",
+    "LIGHT",
     "Panel",
     "PanelPicture",
     "PanelResult",

@@ -336,7 +336,7 @@ def _filter_caption(
         extras.append(f"bias {', '.join(map(str, inputs['bias_tensor'].ravel()))}")
     lines = [
         f"filter {desc.filter_tensor.data_type.name} {{{sizes}}}",
-        f"filter scale{'s' if len(scales) > 1 else ''} {', '.join(scales)}",
+        f"{'filter scale' if len(scales) == 1 else 'scales'} {', '.join(scales)}",
         ", ".join(extras) or f"output channel {channels[0]}",
     ]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from dmlvk._common import files
 from dmlvk.demo.digits import Reading
 from dmlvk.demo.grid import draw_digits, draw_lines
 from dmlvk.demo.measure import PanelResult
-from dmlvk.demo.palette import BACKING, FAINT, INK, PAPER, RIGHT, RULE, WRONG, font, require_pillow
+from dmlvk.demo.palette import LIGHT, Palette, font, require_pillow
 from dmlvk.demo.panels import SENTENCES, PanelPicture
 
 if TYPE_CHECKING:
@@ -35,7 +35,12 @@ Shown = tuple[PanelResult, PanelPicture]
 
 
 def draw_sheet(
-    photo: np.ndarray, measurements: list[PanelResult], reading: Reading | str, device: str, path: Path
+    photo: np.ndarray,
+    measurements: list[PanelResult],
+    reading: Reading | str,
+    device: str,
+    path: Path,
+    palette: Palette = LIGHT,
 ) -> None:
     """Write the contact sheet as a PNG: the operators, and the network in a column at the right.
 
@@ -51,6 +56,8 @@ def draw_sheet(
         The device's name and driver, for the heading.
     path : Path
         The PNG file. If the name has another picture format's extension, the picture has that format.
+    palette : Palette
+        The colours, those of a light page by default.
     """
     from PIL import Image
 
@@ -60,13 +67,13 @@ def draw_sheet(
         sections.setdefault(measurement.operator, []).extend(views)
     places, rows = _places({name: len(section) for name, section in sections.items()})
 
-    network = _network(reading)
+    network = _network(reading, palette)
     left = MARGIN + COLUMNS * (CELL + GAP) + 2 * GAP
     height = max(HEADER + rows * (TITLE + CELL + CAPTION), MARGIN + network.height) + MARGIN // 2
-    sheet = Image.new("RGB", (left + NETWORK_WIDTH + MARGIN, height), PAPER)
-    _draw_header(sheet, photo, measurements, device)
+    sheet = Image.new("RGB", (left + NETWORK_WIDTH + MARGIN, height), palette.paper)
+    _draw_header(sheet, photo, measurements, device, palette)
     for name, section in sections.items():
-        _draw_section(sheet, name, section, *places[name])
+        _draw_section(sheet, name, section, *places[name], palette)
     sheet.paste(network, (left, MARGIN))
     content = io.BytesIO()
     sheet.save(content, picture_format(path), optimize=True)
@@ -84,26 +91,28 @@ def _places(counts: Mapping[str, int]) -> tuple[dict[str, tuple[int, int]], int]
     return places, row + 1
 
 
-def _draw_header(sheet: Image.Image, photo: np.ndarray, measurements: list[PanelResult], device: str) -> None:
+def _draw_header(
+    sheet: Image.Image, photo: np.ndarray, measurements: list[PanelResult], device: str, palette: Palette
+) -> None:
     from PIL import ImageDraw
 
     draw = ImageDraw.Draw(sheet)
     side = HEADER - 2 * 24
-    _paste(sheet, photo, (MARGIN, MARGIN), side)
+    _paste(sheet, photo, (MARGIN, MARGIN), side, palette)
     left = MARGIN + side + GAP
     height, width, channels = photo.shape
     correct = sum(measurement.correct for measurement in measurements)
-    draw.text((left, MARGIN - 12), "dmlvk", INK, font(46))
-    draw.text(
-        (left + 166, MARGIN + 10), "DirectML's operators as Vulkan compute kernels, on a photograph", INK, font(22)
-    )
+    draw.text((left, MARGIN - 12), "dmlvk", palette.ink, font(46))
+    heading = "DirectML's operators as Vulkan compute kernels, on a photograph"
+    draw.text((left + 166, MARGIN + 10), heading, palette.ink, font(22))
     text = f"Input: UINT8 {{{height}, {width}, {channels}}} (NASA). Device: {device}"
-    draw.text((left, MARGIN + 50), text, FAINT, font(18))
+    draw.text((left, MARGIN + 50), text, palette.faint, font(18))
     verdict = f"{correct} of {len(measurements)} results equal the NumPy reference bit for bit"
-    draw.text((left, MARGIN + 80), verdict, RIGHT if correct == len(measurements) else WRONG, font(22))
+    colour = palette.right if correct == len(measurements) else palette.wrong
+    draw.text((left, MARGIN + 80), verdict, colour, font(22))
 
 
-def _draw_section(sheet: Image.Image, name: str, section: list[Shown], row: int, column: int) -> None:
+def _draw_section(sheet: Image.Image, name: str, section: list[Shown], row: int, column: int, palette: Palette) -> None:
     """Draw an operator's name and its results, from a row and column on."""
     from PIL import ImageDraw
 
@@ -114,32 +123,34 @@ def _draw_section(sheet: Image.Image, name: str, section: list[Shown], row: int,
         y = HEADER + (row + down) * (TITLE + CELL + CAPTION)
         if number == column:
             right = MARGIN + min(column + len(section), COLUMNS) * (CELL + GAP) - GAP
-            _draw_title(draw, (name, SENTENCES.get(name, "")), (x, y), right)
+            _draw_title(draw, (name, SENTENCES.get(name, "")), (x, y), right, palette)
         y += TITLE
-        _paste(sheet, view.picture(measurement.result), (x, y), CELL)
-        draw.text((x, y + CELL + 8), view.title, INK if measurement.correct else WRONG, font(14))
-        draw.multiline_text((x, y + CELL + 30), view.caption, FAINT, font(13), spacing=4)
+        _paste(sheet, view.picture(measurement.result), (x, y), CELL, palette)
+        draw.text((x, y + CELL + 8), view.title, palette.ink if measurement.correct else palette.wrong, font(14))
+        draw.multiline_text((x, y + CELL + 30), view.caption, palette.faint, font(13), spacing=4)
 
 
-def _draw_title(draw: ImageDraw.ImageDraw, title: tuple[str, str], corner: tuple[int, int], right: int) -> None:
+def _draw_title(
+    draw: ImageDraw.ImageDraw, title: tuple[str, str], corner: tuple[int, int], right: int, palette: Palette
+) -> None:
     """Draw a rule up to the right edge, and below it a name and a sentence."""
     x, y = corner
     name, sentence = title
-    draw.line((x, y, right, y), RULE, 2)
-    draw.text((x, y + 14), name, INK, font(23))
-    draw.text((x + draw.textlength(name, font(23)) + 14, y + 21), sentence, FAINT, font(15))
+    draw.line((x, y, right, y), palette.rule, 2)
+    draw.text((x, y + 14), name, palette.ink, font(23))
+    draw.text((x + draw.textlength(name, font(23)) + 14, y + 21), sentence, palette.faint, font(15))
 
 
-def _network(reading: Reading | str) -> Image.Image:
+def _network(reading: Reading | str, palette: Palette) -> Image.Image:
     """The column of the network, or of the reason why it did not run."""
     from PIL import Image, ImageDraw
 
     if isinstance(reading, Reading):
-        digits = draw_digits(reading, NETWORK_WIDTH, ROWS_OF_SAMPLES)
+        digits = draw_digits(reading, NETWORK_WIDTH, ROWS_OF_SAMPLES, palette=palette)
     else:
-        digits = draw_lines([(f"Not run: {reading}", FAINT)], NETWORK_WIDTH)
-    column = Image.new("RGB", (NETWORK_WIDTH, TITLE + digits.height), PAPER)
-    _draw_title(ImageDraw.Draw(column), NETWORK, (0, 0), NETWORK_WIDTH)
+        digits = draw_lines([(f"Not run: {reading}", palette.faint)], NETWORK_WIDTH, palette)
+    column = Image.new("RGB", (NETWORK_WIDTH, TITLE + digits.height), palette.paper)
+    _draw_title(ImageDraw.Draw(column), NETWORK, (0, 0), NETWORK_WIDTH, palette)
     column.paste(digits, (0, TITLE))
     return column
 
@@ -165,7 +176,7 @@ def picture_format(path: Path) -> str:
     return name
 
 
-def _paste(sheet: Image.Image, picture: np.ndarray, corner: tuple[int, int], side: int) -> None:
+def _paste(sheet: Image.Image, picture: np.ndarray, corner: tuple[int, int], side: int, palette: Palette) -> None:
     """Put a picture in the middle of a square: reduced to fit, or enlarged by a whole number to keep pixels square."""
     from PIL import Image
 
@@ -178,5 +189,5 @@ def _paste(sheet: Image.Image, picture: np.ndarray, corner: tuple[int, int], sid
         factor = side // longest
         image = image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
     x, y = corner
-    sheet.paste(BACKING, (x, y, x + side, y + side))
+    sheet.paste(palette.backing, (x, y, x + side, y + side))
     sheet.paste(image, (x + (side - image.width) // 2, y + (side - image.height) // 2))

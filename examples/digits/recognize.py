@@ -19,7 +19,7 @@ from dmlvk._common import files
 from dmlvk.command_line.terminal import clear_errors, console
 from dmlvk.demo import Reading, draw_digits, missing_package, picture_format, read_digits
 from dmlvk.demo.digits import network
-from dmlvk.demo.palette import PAPER
+from dmlvk.demo.palette import LIGHT
 
 WIDTH, MARGIN = 1204, 48  # of the picture, in pixels
 
@@ -66,7 +66,7 @@ def main(selector: str | None, output: Path) -> None:
     terminal.print(table(reading, device.name))
     terminal.print(f"{reading.accuracy} of the digits are read right")
     content = io.BytesIO()
-    ImageOps.expand(draw_digits(reading, WIDTH - 2 * MARGIN), MARGIN, PAPER).save(content, kind)
+    ImageOps.expand(draw_digits(reading, WIDTH - 2 * MARGIN), MARGIN, LIGHT.paper).save(content, kind)
     files.write_bytes(output, content.getvalue())
     terminal.print(f"Picture: {output}", soft_wrap=True)
     if reading.different:

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from dmlvk.command_line import main
 from dmlvk.demo import Reading, draw_digits
 from dmlvk.demo.digits import NETWORK, network, read_digits, unseen_pictures
 from dmlvk.demo.grid import BELOW, HEADING, SIDE
-from dmlvk.demo.palette import RIGHT, WRONG
+from dmlvk.demo.palette import DARK, LIGHT, Palette
 from dmlvk.onnx import Row
 from dmlvk.onnx.checking import Finding
 from examples.digits import recognize
@@ -95,14 +95,31 @@ def test_the_program_prints_a_table_and_draws(device: dmlvk.Device, tmp_path: Pa
 
 
 def test_the_demo_reads_digits(device: dmlvk.Device, tmp_path: Path) -> None:
-    done = program(device, "-c", DEMO, "--output", str(tmp_path / "sheet.png"))
+    """Its picture has a dark form, with every colour of its own palette."""
+    done = program(device, "-c", DEMO, "--dark", "--output", str(tmp_path / "sheet.png"))
     assert done.returncode == 0, done.stderr
     right, total = promised()
     assert f"Network: {right} of {total}" in done.stdout
     assert "9 of 9 values equal ONNX Runtime's" in done.stdout
     with Image.open(tmp_path / "sheet.png") as sheet:
         colours = [colour for _, colour in sheet.convert("RGB").getcolors(1 << 24) or []]
-    assert _components(RIGHT) in colours and _components(WRONG) in colours
+    assert {_components(colour) for colour in asdict(DARK).values()} <= set(colours)
+    assert _components(LIGHT.paper) not in colours
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+def test_letters_can_be_read_on_their_paper(palette: Palette) -> None:
+    paper = _luminance(palette.paper)
+    for colour in (palette.ink, palette.faint, palette.right, palette.wrong):
+        darker, lighter = sorted((paper, _luminance(colour)))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # what WCAG asks of text of ordinary size
+
+
+def _luminance(colour: str) -> float:
+    parts = [
+        value / 255 / 12.92 if value <= 10 else ((value / 255 + 0.055) / 1.055) ** 2.4 for value in _components(colour)
+    ]
+    return float(np.dot(parts, (0.2126, 0.7152, 0.0722)))
 
 
 def _components(colour: str) -> tuple[int, ...]:
@@ -150,7 +167,7 @@ def test_the_picture_of_a_reading() -> None:
     """A digit's ink is where it belongs, wrong answers are all there, and nothing leaves the picture."""
     pictures, labels = unseen_pictures()
     perfect = draw_digits(reading_of(labels), WIDTH)
-    assert _components(WRONG) not in [colour for _, colour in perfect.getcolors(1 << 24) or []]
+    assert _components(LIGHT.wrong) not in [colour for _, colour in perfect.getcolors(1 << 24) or []]
     answers = labels.copy()
     wrong = np.arange(100, 600, 25)
     answers[wrong] = (labels[wrong] + 1) % 10

@@ -107,6 +107,13 @@ def test_a_picture_can_be_read_on_a_telephone(browser: Page, folder: Path, name:
     assert 360 < browser.value(picture) < 1000
 
 
+def test_a_sheet_has_a_dark_form(browser: Page, folder: Path) -> None:
+    for dark, name in ((False, "demo.png"), (True, "demo_dark.png")):
+        browser.open(folder / "getting_started_linux.html", 1400, dark=dark)
+        assert browser.value("document.querySelector('article img').currentSrc").endswith(f"/{name}")
+        assert browser.value("document.querySelector('article img').naturalWidth") > 0
+
+
 def test_the_drawing_is_there(browser: Page, folder: Path) -> None:
     browser.open(folder / "nouns.html", 400)
     assert browser.value("document.querySelector('article img').naturalWidth") > 0
