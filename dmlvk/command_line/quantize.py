@@ -92,6 +92,7 @@ def quantize(
         from dmlvk.onnx.arguments import NodeArgument
         from dmlvk.onnx.graph import Graph
         from dmlvk.onnx.model_file import load
+        from dmlvk.onnx.quantizer import SampleError
     except ImportError as error:
         raise click.ClickException(one_line(error)) from error
     terminal = console()
@@ -112,11 +113,13 @@ def quantize(
         files.write_bytes(output, made.SerializeToString())
         if samples.given < samples.count:
             echo(f"Interrupted: calibrated with {samples.given} of {samples.count} inputs", is_error=True)
-        echo(f"Quantized: {output}, {output.stat().st_size:,} bytes; in floats {model.stat().st_size:,}")
+        echo(f"Quantized: {output}, {output.stat().st_size:,} bytes; in floats {loaded.nbytes:,}")
         if report:
             with shown_progress(terminal, samples.count + 3) as step:
                 found = quantization_report(model, output, samples, device=selector, progress=step)
             _print(terminal, found)
+    except SampleError as error:
+        raise click.ClickException(f"{samples.place_of(error.number)}: {one_line(error)}") from error
     except ModelError as error:
         raise click.ClickException(one_line(error)) from error
 
@@ -149,12 +152,20 @@ class Samples:
         self.given = 0
         self._arrays: dict[str, np.ndarray] = {}
         self._files: list[Path] = []
+        if not place.exists():
+            raise click.BadParameter(f"{place} does not exist", param_hint="--data")
         if place.is_dir():
             self._files = sorted(path for path in place.iterdir() if path.suffix.lower() in (".npy", ".npz"))
             if not self._files:
                 pictures = any(path.suffix.lower() in PICTURES for path in place.iterdir())
                 advice = "; pictures have to be arrays of the size and range that the model takes" if pictures else ""
                 raise click.BadParameter(f"{place} holds no .npy or .npz files{advice}", param_hint="--data")
+            single = next((path for path in self._files if path.suffix.lower() == ".npy"), None)
+            if single and len(self._names) > 1:
+                rule = (
+                    f"has one array, and the model's inputs are {', '.join(self._names)}; save an .npz with all of them"
+                )
+                raise click.BadParameter(f"{single} {rule}", param_hint="--data")
             self.count = len(self._files)
             return
         if place.suffix.lower() in PICTURES:
@@ -163,7 +174,7 @@ class Samples:
         self._arrays = self._named(_read(place))
         sizes = {name: len(array) if array.ndim else 0 for name, array in self._arrays.items()}
         if len(set(sizes.values())) != 1 or not min(sizes.values()):
-            rule = "the first dimension of each array counts the inputs, so it has to be the same"
+            rule = "the first dimension of each array counts the inputs, so it has to be the same, and at least 1"
             raise click.BadParameter(f"{place}: {rule}; there are {sizes}", param_hint="--data")
         fixed = {argument.shape[0] for argument in arguments if argument.shape and isinstance(argument.shape[0], int)}
         self._step = min(fixed) if fixed else BATCH  # type: ignore[type-var,assignment]
@@ -195,6 +206,10 @@ class Samples:
             yield feeds
             if is_ended.is_set():
                 return
+
+    def place_of(self, number: int) -> Path:
+        """The file that has an input, counted from 1."""
+        return self._files[number - 1] if self._files else self._place
 
     def _named(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Arrays by the model's inputs. A single one is that of a single input, whatever it is called."""
@@ -237,7 +252,7 @@ def _ended_early() -> Iterator[threading.Event]:
 
 
 def _print(terminal: Console, report: QuantizationReport) -> None:
-    table = Table(title=f"Outputs beside those in floats, {report.inputs} inputs", title_justify="left")
+    table = Table(title=f"Outputs beside those in floats, {report.inputs} runs", title_justify="left")
     for heading in ("output", "signal to noise", "same greatest element"):
         table.add_column(heading, overflow="fold")
     for output in report.outputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,7 +143,7 @@ class InputCheck:
                 raise ModelError(f"{self._field} has the shape {array.shape}; it must have rank {len(shape)}, {shape}")
             for k, (size, found) in enumerate(zip(shape, array.shape, strict=True)):
                 if size != found and isinstance(size, int):
-                    rule = f"its dimension {k} must have size {size}, {shape}"
+                    rule = f"its dimension {k} must have size {size}, {shape}{_advice(array.shape, shape)}"
                     raise ModelError(f"{self._field} has the shape {array.shape}; {rule}")
         return array
 
@@ -160,6 +160,15 @@ class InputCheck:
             except UnicodeDecodeError as error:
                 raise ModelError(f"{self._field} has text that is no UTF-8: {error}") from error
         return array.astype(expected, copy=False)
+
+
+def _advice(found: tuple[int, ...], shape: Sequence[int | str | None]) -> str:
+    """What helps if only the order of the dimensions is wrong: libraries that read pictures put channels last."""
+    if len(found) < 3:
+        return ""
+    turned = (found[0], found[-1], *found[1:-1])
+    fits = all(size == wanted or not isinstance(wanted, int) for size, wanted in zip(turned, shape, strict=True))
+    return "; is it channels last? np.moveaxis(array, -1, 1) fits" if fits else ""
 
 
 def input_checks(graph: Graph, place: str) -> dict[str, InputCheck]:

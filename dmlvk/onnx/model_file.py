@@ -75,6 +75,11 @@ class LoadedModel:
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_content, (self._content(), self.place, dict(self.constants), self.replaceable)
 
+    @property
+    def nbytes(self) -> int:
+        """The size of the model with all its weights."""
+        return self.proto.ByteSize() + sum(array.nbytes for array in self.constants.values())
+
     @cached_property
     def digest(self) -> str:
         """Equal for equal models alone."""

@@ -229,12 +229,17 @@ def _layers(prepared: onnx.ModelProto, session: InferenceSession, samples: Seque
         for name in (*(value.name for value in prepared.graph.input), *sorted(written))
         if constants.constant(f"{name}_scale") is not None
     ]
-    # Integers of a node whose activation the quantizer left out are those after the activation.
-    after = {
-        node.input[0]: node.output[0]
-        for node in nodes
-        if node.op_type in ("Relu", "Clip") and constants.constant(f"{node.output[0]}_scale") is None
-    }
+    # The quantizer makes one of a node and its activation, and keeps the name of one of their outputs: the integers
+    # are those after the activation.
+    after, kept = {}, {}
+    for node in nodes:
+        if node.op_type in ("Relu", "Clip"):
+            before, behind = node.input[0], node.output[0]
+            scaled = [constants.constant(f"{name}_scale") is not None for name in (before, behind)]
+            if scaled == [True, False]:
+                after[before] = behind
+            elif scaled == [False, True]:
+                kept[before] = behind
     source = {name: after.get(name, name) for name in wanted}
     needed = sorted({name for name in source.values() if name in written})
     ratios = {name: _Ratio() for name in wanted}
@@ -254,7 +259,8 @@ def _layers(prepared: onnx.ModelProto, session: InferenceSession, samples: Seque
             ratios[name].add(right[name], shifted * float(scale.item()))
     decibels = {name: ratio.decibels for name, ratio in ratios.items() if ratio.signal}
     decibels |= {after[name]: value for name, value in decibels.items() if name in after}
-    activations = set(after.values())
+    decibels |= {before: decibels[behind] for before, behind in kept.items() if behind in decibels}
+    activations = {*after.values(), *kept.values()}
     found = []
     for node in nodes:
         name = node.output[0]

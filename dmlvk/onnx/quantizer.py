@@ -33,6 +33,8 @@ QUANTIZED_OPERATORS = (
     *("MaxPool", "Mul", "Pad", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Split", "Squeeze", "Transpose"),
     "Unsqueeze",
 )
+# Floats that QLinearConv and the like cannot stand for.
+OTHER_FLOATS = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
 # Without one of these there is nothing whose weights could be integers.
 PRODUCTS = {"Conv", "Gemm", "MatMul"}
 OF_QUANTIZED_MODELS = {"ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear"}
@@ -119,6 +121,7 @@ def quantize(
     place, checks = loaded.place, input_checks(graph, loaded.place)
     step("preparation")
     with tempfile.TemporaryDirectory(prefix="dmlvk-quantize-") as folder, _quiet(place):
+        _check_types(loaded, format)
         prepared = prepare(loaded, Path(folder))
 
         class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
@@ -153,7 +156,6 @@ def prepare(model: LoadedModel, folder: Path) -> Path:
     ModelError
         The model is quantized already, has nothing to quantize, or is larger than a message of protobuf.
     """
-    import onnxruntime
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
     proto, place = _whole(model), model.place
@@ -167,27 +169,67 @@ def prepare(model: LoadedModel, folder: Path) -> Path:
     opset = next((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), LEAST_OPSET)
     if opset < LEAST_OPSET:
         proto = version_converter.convert_version(proto, LEAST_OPSET)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    optimized = folder / "optimized.onnx"
-    options.optimized_model_filepath = str(optimized)
-    onnxruntime.InferenceSession(
-        proto.SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=["ConstantSharing"],  # it renames constants
-    )
-    prepared = onnx.shape_inference.infer_shapes(read_own(optimized))
+    prepared = _optimized(proto, folder, ["ConstantSharing"])  # it renames constants
+    if any(_adds_a_value(node, prepared) for node in prepared.graph.node):
+        # Of a product and a sum of two values it made a Gemm that the quantizer leaves in floats.
+        prepared = _optimized(proto, folder, ["ConstantSharing", "MatMulAddFusion"])
+    prepared = onnx.shape_inference.infer_shapes(prepared)
     add_pre_process_metadata(prepared)
     place_of_prepared = folder / "prepared.onnx"
     files.write_bytes(place_of_prepared, prepared.SerializeToString())
     return place_of_prepared
 
 
+def _check_types(model: LoadedModel, format: str) -> None:
+    """Check that ONNX Runtime's quantizer has the operators of a format for a model's floats."""
+    types = {each.data_type for each in model.proto.graph.initializer}
+    types |= {value.type.tensor_type.elem_type for value in model.proto.graph.input}
+    others = sorted(onnx.TensorProto.DataType.Name(kind) for kind in types & OTHER_FLOATS)
+    if others and format == "QOperator":
+        advice = "quantize the model in FLOAT32 from which it was made, or take the format QDQ"
+        raise ModelError(
+            f"{model.place} has values in {' and '.join(others)}, for which there is no QOperator; {advice}"
+        )
+
+
+def _optimized(proto: onnx.ModelProto, folder: Path, disabled: list[str]) -> onnx.ModelProto:
+    """A model after ONNX Runtime's basic optimizations, but for those that are disabled."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    optimized = folder / "optimized.onnx"
+    options.optimized_model_filepath = str(optimized)
+    onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled
+    )
+    return read_own(optimized)
+
+
+def _adds_a_value(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
+    """Whether a node is a Gemm whose third operand is no constant."""
+    constants = {each.name for each in model.graph.initializer}
+    return node.op_type == "Gemm" and len(node.input) == 3 and node.input[2] not in constants
+
+
 def read_own(path: Path) -> onnx.ModelProto:
     """A model in a folder of our own, whose weights are all in it."""
     return onnx.load_model_from_string(files.read_bytes(path, MOST_BYTES))
+
+
+class SampleError(ModelError):
+    """An input of the data does not fit the model.
+
+    Attributes
+    ----------
+    number : int
+        Which one, counted from 1.
+    """
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"input {number} of the data: {text}")
+        self.number = number
 
 
 def checked_samples(
@@ -201,16 +243,21 @@ def checked_samples(
 
     Raises
     ------
+    SampleError
+        One does not fit or is not finite.
     ModelError
-        There is none, or one does not fit or is not finite.
+        There is none.
     """
     number = 0
     for number, sample in enumerate(data, 1):
         step(f"input {number}")
-        feeds = checked_feeds(graph, checks, as_feeds(graph, sample, place), place)
+        try:
+            feeds = checked_feeds(graph, checks, as_feeds(graph, sample, place), place)
+        except ModelError as error:
+            raise SampleError(number, str(error)) from error
         for name, array in feeds.items():
             if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise ModelError(f"{place}: input {number} of the data has elements in {name!r} that are not finite")
+                raise SampleError(number, f"{place}: {name!r} has elements that are not finite")
         yield feeds
     if not number:
         raise ModelError(f"{place}: the data have no inputs; the quantizer needs at least one")
@@ -225,9 +272,8 @@ def _whole(model: LoadedModel) -> onnx.ModelProto:
     ModelError
         It is larger than a message of protobuf.
     """
-    size = model.proto.ByteSize() + sum(array.nbytes for array in model.constants.values())
-    if size > MOST_BYTES:
-        raise ModelError(f"{model.place} has {size:,} bytes; the quantizer takes models of at most 2 GiB")
+    if model.nbytes > MOST_BYTES:
+        raise ModelError(f"{model.place} has {model.nbytes:,} bytes; the quantizer takes models of at most 2 GiB")
     proto = onnx.ModelProto()
     proto.CopyFrom(model.proto)
     beside = model.constants.keys() - model.replaceable

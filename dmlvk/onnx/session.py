@@ -639,6 +639,6 @@ def _say_that_the_host_is_faster(name: str) -> None:
         _said.add(name)
         warnings.warn(
             f"{name} runs on this machine's processor, where ONNX Runtime itself is faster: such a driver is there to "
-            "prove bits. Name a device to run on it without this warning: InferenceSession(model, device=...)",
+            "prove bits. Name it to run on it without this warning: InferenceSession(model, device=...), --device",
             stacklevel=3,
         )
