@@ -19,7 +19,7 @@ PYTEST_ARGUMENTS ?=
 # The checkout of an earlier version, as in: make bench-checkouts BEFORE=../before
 BEFORE ?= ../before
 
-# Arguments of `dmlvk bench`, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device Radeon"
+# Arguments of `dmlvk bench`, as in: make bench BENCH_ARGUMENTS="--operator slice1 --device NVIDIA"
 BENCH_ARGUMENTS ?=
 
 # Tests with damaged files where dmlvk reads or writes a file.
