@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import datetime
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from dmlvk._common import files
-from dmlvk.command_line.conformance_cluster import ClusterRequest
+from dmlvk.command_line.conformance_cluster import ClusterRun
+from dmlvk.command_line.conformance_reports import Session
 from dmlvk.command_line.conformance_request import Request
-from dmlvk.command_line.standard_streams import is_readers_end
-from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, echo, one_line, shown_progress
+from dmlvk.command_line.terminal import clear_errors, echo, shown_progress
 from dmlvk.command_line.without_device import check_recorded_devices, export_for_dxdispatch, listed
-from dmlvk.conformance.digests import compared, recorded_digests, write_digests
-from dmlvk.conformance.export import export_case
-from dmlvk.conformance.names import OUR_CASES, CaseFinder, SelectionError, case_source
-from dmlvk.conformance.privacy import public_command
+from dmlvk.conformance.digests import compared, recorded_digests
+from dmlvk.conformance.names import OUR_CASES, SelectionError
 from dmlvk.conformance.profiles import PROFILES
-from dmlvk.conformance.reports.html import write_html
-from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.reports.terminal import (
     failure_text,
-    print_summary,
     with_failures,
 )
-from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError, Run, Status
-from dmlvk.conformance.results_file import ResultsWriter, naming, read_device_runs, read_results
+from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError, Run
+from dmlvk.conformance.results_file import ResultsWriter, read_device_runs, read_results
 from dmlvk.conformance.running.again import run_again
 from dmlvk.conformance.running.runner import CLOSING, Item, Runner
 from dmlvk.conformance.running.worker import WorkerConfiguration
-from dmlvk.conformance.waivers import Flake, Waiver, WaiverReport, apply_waivers, further_runs, read_waivers
-from dmlvk.errors import DeviceError
+from dmlvk.conformance.waivers import read_waivers
 from dmlvk.planning import KERNEL_PATHS
 
 OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
@@ -144,47 +135,19 @@ def run_request(request: Request) -> int:
     chosen = request.chosen()
     items = request.items(chosen)
     waivers, flakes = read_waivers(request.waivers) if request.waivers is not None else ([], [])
-    if request.scheduler is not None:
-        if request.soak is not None:
-            raise SelectionError("--soak belongs to one device: leave --scheduler out")
-        if request.keep_outputs:
-            raise SelectionError(
-                "--keep-outputs writes beside the process that runs the cases, which is on another host with "
-                "--scheduler: leave it out, and run the cases that differ on each device by itself"
-            )
-
-        def most_runs(environment: Environment, result: Result) -> int:
-            return further_runs(flakes, environment, result, _today(), request.reruns)
-
-        return ClusterRequest(
-            request, items, _completed, lambda run: _waive(run, waivers, flakes), most_runs, _export
-        ).run()
-    digests = recorded_digests(request.compare)
-    run = _resumed(request)
-    resumed, run.environment = run.environment, None
-    passed = {key for key, result in run.results.items() if result.status in PASSED}
-    items = [item for item in items if item not in passed]
-    terminal = console()
-    interrupted = False
-    errors: list[Exception] = []
-    try:
-        _run_items(run, resumed, items, request, digests, flakes, terminal)
-    except KeyboardInterrupt:
-        interrupted = True
-    except (OSError, DeviceError) as stopped:  # such as a full disk: the results so far are reported all the same
-        errors.append(stopped)
-    if run.environment is not None:
-        errors += _report(run, waivers, flakes, request, terminal, {case.group: case.about for case in chosen})
-    if interrupted:
-        json = request.json or request.resume
-        hint = f"; go on with --resume {json}" if json is not None and run.environment is not None else ""
-        echo(f"Interrupted{hint}")
-    for error in errors:
-        if not is_readers_end(error):
-            echo(f"Error: {one_line(error)}", is_error=True)
-        elif len(errors) == 1 and not interrupted and run.succeeded:
-            raise error
-    return INTERRUPTED if interrupted else 1 if errors or not run.succeeded else 0
+    groups = {case.group: case.about for case in chosen}
+    session = Session(request, waivers, flakes, groups, recorded_digests(request.compare))
+    if request.scheduler is None:
+        run = _resumed(request)
+        return session.carry_out(lambda session: _run_items(session, run, items))
+    if request.soak is not None:
+        raise SelectionError("--soak belongs to one device: leave --scheduler out")
+    if request.keep_outputs:
+        raise SelectionError(
+            "--keep-outputs writes beside the process that runs the cases, which is on another host with "
+            "--scheduler: leave it out, and run the cases that differ on each device by itself"
+        )
+    return session.carry_out(ClusterRun(request, items).run)
 
 
 def _resumed(request: Request) -> Run:
@@ -196,83 +159,41 @@ def _resumed(request: Request) -> Run:
     return run
 
 
-def _run_items(
-    run: Run,
-    resumed: Environment | None,
-    items: list[Item],
-    request: Request,
-    digests: Mapping[str, str],
-    flakes: list[Flake],
-    terminal: Console,
-) -> None:
+def _run_items(session: Session, run: Run, items: list[Item]) -> None:
     """Run cases, and again those that fail now and then. Add each result, to the file of results too."""
+    request, terminal = session.request, session.terminal
+    resumed, run.environment = run.environment, None
+    passed = {key for key, result in run.results.items() if result.status in PASSED}
+    items = [item for item in items if item not in passed]
     folder = request.outputs
     outputs = None if folder is None else str(folder.absolute())
     soak = (request.soak or 0.0) / max(1, len(items))
     configuration = WorkerConfiguration(request.device, request.cases, request.path, request.repeat, soak, outputs)
     with Runner(configuration, timeout=request.timeout + soak, jobs=request.jobs, validate=request.validate) as runner:
-        environment = _completed(runner.open(), request)
+        environment = session.completed(runner.open())
         _check_identity(request, resumed, environment)
         with ResultsWriter(request.json or request.resume) as writer:
             writer.write(environment)
             run.environment = environment
+            session.runs.append(run)
             if not files.is_same(request.json or request.resume, request.resume):
                 # Then the new file can be resumed in turn without the old one.
                 for result in run.results.values():
                     writer.write(result)
 
             def results(chosen: Sequence[Item]) -> Iterator[Result]:
-                return (compared(result, digests) for result in runner.run(chosen))
+                return (compared(result, session.digests) for result in runner.run(chosen))
 
             with shown_progress(terminal, len(items)) as step:
                 for result in with_failures(terminal, results(items), step):
                     run.add(result)
                     writer.write(result)
             failed = {key: result for key, result in run.results.items() if key in set(items) and not result.is_good}
-            most_runs = {
-                key: further_runs(flakes, environment, result, _today(), request.reruns)
-                for key, result in failed.items()
-            }
+            most_runs = {key: session.most_runs(environment, result) for key, result in failed.items()}
             for result in run_again(results, failed, most_runs):
                 terminal.print(failure_text(result), soft_wrap=True)
                 run.add(result)
                 writer.write(result)
-
-
-def _report(
-    run: Run,
-    waivers: list[Waiver],
-    flakes: list[Flake],
-    request: Request,
-    terminal: Console,
-    groups: Mapping[str, str],
-) -> list[OSError]:
-    """Write all reports that can be written; returns the errors of the others."""
-    waiver_report = _waive(run, waivers, flakes)
-    errors = []
-
-    def attempt(path: Path | None, write: Callable[[], None]) -> None:
-        try:
-            with naming(path):
-                write()
-        except OSError as error:
-            errors.append(error)
-
-    attempt(None, lambda: print_summary(terminal, run, waiver_report))
-    if (junit := request.junit) is not None:
-        attempt(junit, lambda: write_junit(junit, run))
-    if (html := request.html) is not None:
-        attempt(html, lambda: write_html(html, run, waiver_report, groups))
-    if (record := request.record_digests) is not None:
-        attempt(record, lambda: write_digests(record, run.results.values()))
-    if (export := request.export) is not None:
-        attempt(export, lambda: _print_lines(terminal, _export(run, request, export)))
-    return errors
-
-
-def _print_lines(terminal: Console, lines: Iterator[str]) -> None:
-    for line in lines:
-        terminal.print(line, soft_wrap=True)
 
 
 def _check_outputs(request: Request) -> None:
@@ -293,18 +214,6 @@ def _check_outputs(request: Request) -> None:
     files.require_folder_place(request.export)
 
 
-def _completed(environment: Environment, request: Request) -> Environment:
-    """The environment of a device, with what is known of this run."""
-    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    return replace(
-        environment,
-        path=request.path or "",
-        validated=request.validate,
-        date=date,
-        command=public_command(["dmlvk", *sys.argv[1:]]),
-    )
-
-
 def _check_identity(request: Request, resumed: Environment | None, environment: Environment) -> None:
     """Check that existing results may be combined with those of this run."""
     if resumed is not None and resumed.identity != environment.identity:
@@ -319,35 +228,3 @@ def _check_identity(request: Request, resumed: Environment | None, environment: 
         raise ResultsError(
             f"{request.json} holds another run's results: {earlier.difference(environment)}; name another file"
         )
-
-
-def _today() -> datetime.date:
-    return datetime.datetime.now(datetime.timezone.utc).date()
-
-
-def _waive(run: Run, waivers: list[Waiver], flakes: list[Flake]) -> WaiverReport:
-    assert run.environment is not None
-    report = apply_waivers(waivers, run.environment, run.results.values(), _today(), flakes)
-    for result in report.waived:
-        run.add(result)
-    return report
-
-
-def _export(run: Run, request: Request, folder: Path) -> Iterator[str]:
-    """Export the failing cases, or all that ran. Yields text on what was written and what could not be written."""
-    assert run.environment is not None
-    results = [result for result in run.results.values() if result.status is not Status.NOT_SUPPORTED]
-    finder = CaseFinder(case_source(request.cases))
-    for result in results if request.export_all else run.failures:
-        if result.name == CLOSING:
-            continue
-        try:
-            case = finder.find(result.name)
-            if case.refusal is not None and result.is_good:
-                continue  # nothing was run
-            forced = replace(case, path=case.path or request.path)
-            yield f"Exported {export_case(forced, result, run.environment, folder)}"
-        except OSError:
-            raise
-        except Exception as error:  # a case that cannot be built or planned failed for this reason
-            yield f"Not exported: {result.name}: {type(error).__name__}: {error}"

@@ -28,7 +28,7 @@ from tests.conftest import DEVICE_NAMES
 DRILLS = "tests.conformance.drill_cases:all_cases"
 WRONG = "drill:build:it=wrong"
 # import_module, because the package has a command of the same name.
-COMMAND = importlib.import_module("dmlvk.command_line.conformance")
+REPORTS = importlib.import_module("dmlvk.command_line.conformance_reports")
 
 
 def conformance(*arguments: str, cases: str = DRILLS) -> Result:
@@ -207,7 +207,7 @@ def full_disk(*arguments: object) -> None:
 def test_a_report_for_which_there_is_no_room_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {name: tmp_path / f"out.{name}" for name in ("junit", "html", "record-digests", "export")}
     for function in ("write_junit", "export_case"):
-        monkeypatch.setattr(COMMAND, function, full_disk)
+        monkeypatch.setattr(REPORTS, function, full_disk)
     arguments = [argument for name, path in files.items() for argument in (f"--{name}", str(path))]
     finished = conformance("slice1:good:type=u8;*", WRONG, *arguments)
     assert finished.exit_code == 1
@@ -222,7 +222,7 @@ def test_a_report_for_which_there_is_no_room_leaves_the_others(tmp_path: Path, m
 
 def test_a_terminal_that_takes_no_more_leaves_the_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard output may be a file on a full disk."""
-    monkeypatch.setattr(COMMAND, "print_summary", full_disk)
+    monkeypatch.setattr(REPORTS, "print_summary", full_disk)
     finished = conformance("slice1:good:type=u8;*", "--junit", str(tmp_path / "junit"))
     assert finished.exit_code == 1
     assert finished.output.strip() == "Error: [Errno 28] No space left on device"

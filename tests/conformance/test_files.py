@@ -22,7 +22,7 @@ from tests.conftest import DEVICE_NAMES
 from tests.damaged_files import Damage, damages, damages_of, is_named
 
 DRILLS = "tests.conformance.drill_cases:all_cases"
-COMMAND = importlib.import_module("dmlvk.command_line.conformance")
+REPORTS = importlib.import_module("dmlvk.command_line.conformance_reports")
 ENVIRONMENT = Environment(
     "GPU", "driver 1", "1.3.0", "1", {}, ("shaderInt8",), "0.1", "3.11", "2.0", "Linux", {"a": "b"}
 )
@@ -164,7 +164,7 @@ def test_digests_of_wrong_types_are_one_line(content: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("damage", [each for each in damages() if not each.is_empty], ids=str)
 def test_a_case_is_not_exported_over_what_is_none(damage: Damage, tmp_path: Path) -> None:
     """Neither into a folder whose `case.json` is something else, nor over something else that has the folder's name."""
-    export = COMMAND.export_case
+    export = REPORTS.export_case
     case = next(all_cases())
     run = read_results(_run_once(tmp_path))
     assert run.environment is not None
@@ -181,7 +181,7 @@ def test_a_case_is_exported_again_into_its_folder(tmp_path: Path) -> None:
     run = read_results(_run_once(tmp_path))
     assert run.environment is not None
     (result,) = run.results.values()
-    folders = {COMMAND.export_case(next(all_cases()), result, run.environment, tmp_path / "out") for _ in range(2)}
+    folders = {REPORTS.export_case(next(all_cases()), result, run.environment, tmp_path / "out") for _ in range(2)}
     (folder,) = folders
     assert (folder / "replay.py").is_file()
 
