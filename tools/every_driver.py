@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.cases import all_cases
 from dmlvk.conformance.comparison.findings import compare
-from dmlvk.conformance.comparison.page import write_html
+from dmlvk.conformance.comparison.page import page
 from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.results import Run, Status
 from dmlvk.conformance.results_file import read_results
@@ -247,7 +247,7 @@ def write_page(outcomes: list[Outcome]) -> None:
     """Write the page on which the results of all drivers can be sorted and filtered."""
     paths = [outcome.results for outcome in outcomes if outcome.results is not None]
     if paths:
-        write_html(REPORTS / PAGE, compare(paths, [], recorded_digests()))
+        (REPORTS / PAGE).write_text(page(compare(paths, [], recorded_digests())), encoding="utf-8")
 
 
 def check_arguments(arguments: list[str]) -> None:

@@ -10,11 +10,10 @@ import click
 
 from dmlvk._common import files
 from dmlvk.command_line.terminal import clear_errors, console
+from dmlvk.conformance.comparison import markdown as markdown_page
+from dmlvk.conformance.comparison import page, plain
 from dmlvk.conformance.comparison.changes import CaseTiming, Figures
 from dmlvk.conformance.comparison.findings import compare as compare_files
-from dmlvk.conformance.comparison.markdown import write_markdown
-from dmlvk.conformance.comparison.page import write_html
-from dmlvk.conformance.comparison.plain import write_json
 from dmlvk.conformance.comparison.runs import ComparisonError
 from dmlvk.conformance.comparison.terminal import print_findings
 from dmlvk.conformance.digests import recorded_digests
@@ -49,11 +48,11 @@ def compare(
     figures = _figures([path for path in paths if path not in results])
     findings = compare_files(results, figures, recorded_digests(recorded))
     if html is not None:
-        write_html(html, findings)
+        files.write_text(html, page.page(findings))
     if json is not None:
-        write_json(json, findings)
+        files.write_text(json, files.json_text(plain.record(findings), 1) + "\n")
     if markdown is not None:
-        write_markdown(markdown, findings)
+        files.write_text(markdown, markdown_page.page(findings))
     print_findings(console(), findings)
     if findings.disagreements:
         sys.exit(1)

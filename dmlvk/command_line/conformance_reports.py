@@ -11,11 +11,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dmlvk._common import files
 from dmlvk.command_line.conformance_request import Request
 from dmlvk.command_line.standard_streams import is_readers_end
 from dmlvk.command_line.terminal import INTERRUPTED, console, echo, one_line
 from dmlvk.conformance.comparison.findings import Findings, findings_of
-from dmlvk.conformance.comparison.page import write_html as write_comparison
+from dmlvk.conformance.comparison.page import page
 from dmlvk.conformance.comparison.runs import runs_of
 from dmlvk.conformance.comparison.terminal import print_findings
 from dmlvk.conformance.digests import write_digests
@@ -110,7 +111,7 @@ class Session:
             if len(runs) == 1:
                 write_html(path, runs[0], reports[0], self.groups)
             else:
-                write_comparison(path, self._compared())
+                files.write_text(path, page(self._compared()))
 
         def digests(path: Path) -> None:
             write_digests(path, [result for run in runs for result in run.results.values()])

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dmlvk.command_line import main
 from dmlvk.conformance.comparison.findings import Findings, compare, count_text, matrices
-from dmlvk.conformance.comparison.page import write_html
+from dmlvk.conformance.comparison.page import page as page_of
 from dmlvk.conformance.results import Result, Status
 from tests.conformance.comparison.made_results import environment, result, written
 from tests.pages.browser import Page
@@ -56,7 +56,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
 @pytest.fixture(scope="module")
 def path(findings: Findings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pages") / "compare.html"
-    write_html(path, findings)
+    path.write_text(page_of(findings), encoding="utf-8")
     return path
 
 

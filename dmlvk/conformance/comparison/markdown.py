@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
-from dmlvk._common import files
 from dmlvk._printable import markdown, markdown_code
 from dmlvk.conformance.comparison.changes import Change, SpeedChange
 from dmlvk.conformance.comparison.findings import Findings, count_text, matrices
 
 # At most this many cases of one kind are listed; the files of --html and --json have all.
 MOST_LISTED = 50
-
-
-def write_markdown(path: Path, findings: Findings) -> None:
-    """Write a comparison.
-
-    Raises
-    ------
-    OSError
-    """
-    files.write_text(path, page(findings))
 
 
 def page(findings: Findings) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -20,16 +19,6 @@ from dmlvk.conformance.results import Result, Status
 LONGEST_MESSAGE = 300
 # Of a broken driver there are thousands; the rows below have all.
 MOST_DISAGREEMENTS = 200
-
-
-def write_html(path: Path, findings: Findings) -> None:
-    """Write a comparison.
-
-    Raises
-    ------
-    OSError
-    """
-    files.write_text(path, page(findings))
 
 
 def page(findings: Findings) -> str:

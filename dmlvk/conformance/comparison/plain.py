@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from dmlvk._common import files
 from dmlvk.conformance.comparison.agreement import Disagreement
 from dmlvk.conformance.comparison.changes import Change, Figures, SpeedChange, SpeedUpdate, Update
 from dmlvk.conformance.comparison.findings import Findings
@@ -15,16 +13,6 @@ from dmlvk.conformance.comparison.runs import DeviceRun
 FORMAT = 1
 
 Record = dict[str, Any]
-
-
-def write_json(path: Path, findings: Findings) -> None:
-    """Write a comparison.
-
-    Raises
-    ------
-    OSError
-    """
-    files.write_text(path, files.json_text(record(findings), 1) + "\n")
 
 
 def record(findings: Findings) -> Record:
