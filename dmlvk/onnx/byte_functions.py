@@ -4,6 +4,8 @@ Such a chain ends in a QuantizeLinear or in an operator whose output is of bytes
 library computes the table from the chain's own nodes, from all 256 values or all 65,536 pairs, so the bits are those
 of that library. A chain has no table, and stays on the host, if its results depend on where an element stands in its
 tensor.
+
+A mean over a plane may end a chain as well, which begins at one 8-bit value: its table is one of floats.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from dmlvk.onnx.errors import ModelError, NotOnDeviceError
 from dmlvk.onnx.graph import MICROSOFT, Array, Graph, Node
 from dmlvk.onnx.host import HostPart
 
-DOMAIN, OPERATOR = "dmlvk", "ByteTable"
+DOMAIN, OPERATOR, MEAN = "dmlvk", "ByteTable", "ByteTableMean"
 BYTES = (TensorProto.UINT8, TensorProto.INT8)
 # Operators that map each element by itself, and those of two operands. Elu, Celu, Selu and Softplus are not among them:
 # ONNX Runtime's results depend on an element's place in a vector.
@@ -28,6 +30,12 @@ UNARY = {
     "ThresholdedRelu",
 }
 BINARY = {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu", "Sum"}
+# Means over planes.
+MEANS = {"GlobalAveragePool", "ReduceMean"}
+# What may follow a mean where ONNX Runtime optimizes: of others, and of the mean, it may make one operator.
+BESIDE_MEANS = {"QuantizeLinear", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
+# Operators behind which ONNX Runtime moves no transpose.
+KEEPING_DIMENSIONS = {"Conv", "QLinearConv", "ConvTranspose", "MatMul", "QLinearMatMul", "Gemm", "QGemm"}
 # Operators of bytes of com.microsoft.
 QUANTIZED = {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul"}
 MOST_SOURCES = 2
@@ -54,7 +62,8 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
         if chain is None:
             continue
         attributes = {} if chain.axis is None else {"axis": chain.axis}
-        proto = helper.make_node(OPERATOR, chain.sources, list(end.outputs), name=end.name, domain=DOMAIN, **attributes)
+        operator = MEAN if end.op_type in MEANS else OPERATOR
+        proto = helper.make_node(operator, chain.sources, list(end.outputs), name=end.name, domain=DOMAIN, **attributes)
         table = replace(graph.new_node(proto), originals=tuple(chain.nodes))
         made[end.index] = table
         replaced[end.index] = table.index
@@ -86,7 +95,9 @@ class _Finder:
         self._places = {node.index: place for place, node in enumerate(graph.nodes)}
 
     def chain(self, end: Node) -> _Chain | None:
-        """The longest chain to an 8-bit output; None if there is none."""
+        """The longest chain to an 8-bit output, or the one to a mean; None if there is none."""
+        if end.op_type in MEANS and not end.domain:
+            return self._chain_to_mean(end)
         if not self._gives_bytes(end) or end.op_type == "Identity":
             return None
         try:
@@ -103,6 +114,47 @@ class _Finder:
         except _Refused:
             return None
         return _Chain(self._ordered(nodes.values()), sources, axis) if sources else None
+
+    def _chain_to_mean(self, mean: Node) -> _Chain | None:
+        """The chain of functions to a mean of floats, if ONNX Runtime leaves the mean as it is."""
+        if self._graph.element_type(mean.input(0)) != TensorProto.FLOAT or self._graph.is_constant(mean.input(0)):
+            return None
+        if any(not self._graph.is_constant(name) for name in mean.inputs[1:] if name) or len(mean.writes) != 1:
+            return None
+        if self._graph.host_optimizes and not (self._is_apart(mean) and self._keeps_dimensions(mean)):
+            return None
+        try:
+            nodes, sources = self._expanded({mean.index: mean})
+            functions = {index: node for index, node in nodes.items() if node is not mean}
+            if len(sources) != 1 or self._axis(functions, sources) is not None:
+                return None
+        except _Refused:
+            return None
+        return _Chain(self._ordered(nodes.values()), sources, None)
+
+    def _is_apart(self, node: Node) -> bool:
+        """Whether nothing but views and conversions follows a node, so that it is part of no larger operator."""
+        following = self._users.get(node.writes[0], ())
+        return all(
+            user.op_type in BESIDE_MEANS
+            and not user.domain
+            and (user.op_type == "QuantizeLinear" or (len(user.writes) == 1 and self._is_apart(user)))
+            for user in following
+        )
+
+    def _keeps_dimensions(self, mean: Node) -> bool:
+        """Whether no transpose is before a mean, which ONNX Runtime would move behind it."""
+        pending, seen = [mean], set[int]()
+        while mean.op_type == "ReduceMean" and pending:
+            for name in pending.pop().reads:
+                producer = self._producers.get(name)
+                if producer is None or producer.index in seen or producer.op_type in KEEPING_DIMENSIONS:
+                    continue
+                if producer.op_type == "Transpose":
+                    return False
+                seen.add(producer.index)
+                pending.append(producer)
+        return True
 
     def inside(self, nodes: Iterable[Node], end: Node) -> set[int]:
         """The nodes of a chain, but its last, that nobody needs once the last is a table."""
@@ -263,8 +315,8 @@ def table_of(graph: Graph, node: Node, shapes: Sequence[tuple[int, ...]]) -> Arr
     Returns
     -------
     ndarray
-        Of the output's type: (256,), (channels, 256) where parameters differ along a dimension, or (256, 256) with the
-        first source's values along the first dimension.
+        Of the output's type, or of that of a mean's input: (256,), (channels, 256) where parameters differ along a
+        dimension, or (256, 256) with the first source's values along the first dimension.
 
     Raises
     ------
@@ -282,9 +334,13 @@ def table_of(graph: Graph, node: Node, shapes: Sequence[tuple[int, ...]]) -> Arr
     if key not in graph.tables:
         dtypes = [helper.tensor_dtype_to_np_dtype(graph.element_type(name)) for name in node.inputs]
         kinds = {name: helper.make_tensor_type_proto(graph.element_type(name), None) for name in node.inputs}
-        outputs = list(node.originals[-1].outputs)
+        *functions, end = node.originals
+        if node.op_type == MEAN:
+            outputs = [end.input(0)]
+        else:
+            functions, outputs = list(node.originals), list(end.outputs)
         try:
-            part = HostPart(graph, node.originals, list(node.inputs), outputs, kinds, graph.host_optimizes, 1)
+            part = HostPart(graph, functions, list(node.inputs), outputs, kinds, graph.host_optimizes, 1)
             found = []
             for arrays, table in questions:
                 typed = [array.view(dtype) for array, dtype in zip(arrays, dtypes, strict=True)]

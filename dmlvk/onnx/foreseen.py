@@ -110,6 +110,11 @@ def _known(node: Node, graph: Graph) -> list[onnx.NodeProto]:
     if node.domain != byte_functions.DOMAIN:
         return [as_inference_knows(node.proto)]
     between = f"{node.outputs[0]}:broadcast"
+    if node.op_type == byte_functions.MEAN:
+        mean = onnx.NodeProto()
+        mean.CopyFrom(node.originals[-1].proto)
+        mean.input[0] = between
+        return [helper.make_node("Cast", list(node.inputs), [between], to=onnx.TensorProto.FLOAT), mean]
     return [
         helper.make_node("Sum", list(node.inputs), [between]),
         helper.make_node("Cast", [between], list(node.outputs), to=graph.element_type(node.outputs[0])),

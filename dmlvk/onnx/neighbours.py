@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from dmlvk.onnx.movement import MOST_WINDOWS, concatenate, windowed
 from dmlvk.onnx.program import Array, Builder, Value
 from dmlvk.operators import (
     ByteTableDesc,
+    ByteTableMeanDesc,
     ElementWiseDequantizeLinearDesc,
     ElementWiseQuantizedLinearAddDesc,
     ElementWiseQuantizeLinearDesc,
@@ -77,6 +79,75 @@ def plan_byte_table(node: Node, builder: Builder) -> None:
     table = table_of(builder.graph, node, shapes)
     axis = node.attributes.get("axis")
     builder.set(node.outputs[0], _look_up(builder, sources, table, _dtype(builder, node.outputs[0]), axis))
+
+
+def plan_byte_table_mean(node: Node, builder: Builder) -> None:
+    """A mean over planes of a function of bytes, in ONNX Runtime's order of additions."""
+    source, mean = builder.value(node.inputs[0]), node.originals[-1]
+    require_quantized(builder, node.inputs[0])
+    table = table_of(builder.graph, node, [source.shape])
+    # With these, ONNX Runtime's sum may begin at -0, and its NaN have other bits.
+    if table.dtype != np.float32 or not np.isfinite(table).all() or (np.signbit(table) & (table == 0)).any():
+        raise NotOnDeviceError("its input has values that are no numbers, or -0")
+    axes, lanes = _order_of_mean(mean, builder, source.shape)
+    kept_axes = [k for k in range(len(source.shape)) if k not in axes]
+    kept, reduced = (_merged(source, each) for each in (kept_axes, axes))
+    if len(kept) > 2 or len(reduced) > 3:
+        source = builder.in_own_order(source)
+        kept, reduced = (_merged(source, each) for each in (kept_axes, axes))
+    planes = [(1, 0)] * (2 - len(kept)) + kept
+    pixels = [(1, 0)] * (2 - len(reduced)) + reduced
+    sizes, strides = zip(*planes, *pixels, strict=True)
+    keeps = mean.op_type == "GlobalAveragePool" or mean.attributes.get("keepdims", 1)
+    shape = tuple(1 if k in axes else size for k, size in enumerate(source.shape) if keeps or k not in axes)
+    output = builder.new(np.dtype(np.float32), shape)
+    operands = ConvolutionTensors(builder)
+    operands.tensors["input_tensor"] = TensorDesc(DataType.from_numpy(source.dtype), sizes, strides)
+    operands.tensors["output_tensor"] = TensorDesc(DataType.FLOAT32, (*sizes[:2], *(1,) * len(pixels)))
+    operands.places |= {"input_tensor": source, "output_tensor": output}
+    operands.own("table_tensor", table)
+    desc = ByteTableMeanDesc(**operands.tensors, lane_count=lanes)
+    builder.dispatch(desc, operands.places, operands.owned)
+    builder.set(node.outputs[0], output)
+
+
+def _order_of_mean(mean: Node, builder: Builder, shape: Sequence[int]) -> tuple[list[int], int]:
+    """The dimensions of a plane, and the lanes of the order in which ONNX Runtime adds up its elements."""
+    rank = len(shape)
+    if mean.op_type == "GlobalAveragePool":
+        if rank not in (3, 4, 5):
+            raise NotOnDeviceError(f"a pool of a tensor of rank {rank}; on the device it is 3 to 5")
+        return list(range(2, rank)), 4
+    given = builder.integers(mean.input(1)) if mean.input(1) else list(mean.attributes.get("axes", ()))
+    if not given and mean.attributes.get("noop_with_empty_axes", 0):
+        raise NotOnDeviceError("it takes no mean")
+    axes = sorted({axis + rank if axis < 0 else axis for axis in given}) or list(range(rank))
+    if not all(0 <= axis < rank for axis in axes):
+        raise NotOnDeviceError(f"the axes {given} of a tensor of rank {rank}")
+    # Whether neighbouring dimensions are reduced, and their elements: ONNX Runtime chooses its loops by that.
+    groups = [(reduces, [*group]) for reduces, group in groupby(range(rank), axes.__contains__)]
+    if len(groups) > 2 and not groups[0][0] and math.prod(shape[k] for k in groups[0][1]) == 1:
+        del groups[0]
+    order = [reduces for reduces, _ in groups]
+    if order in ([True], [False, True]):
+        return axes, 8
+    if order == [True, False] or math.prod(shape[k] for k in axes) == 1:
+        return axes, 1
+    raise NotOnDeviceError(
+        f"a mean over the axes {axes} of {list(shape)}, neither the first nor the last: the order of ONNX Runtime's "
+        "additions depends on its threads"
+    )
+
+
+def _merged(value: Value, axes: Sequence[int]) -> list[tuple[int, int]]:
+    """Sizes and strides of some dimensions of a value, in their order, as few as they are in memory."""
+    found: list[tuple[int, int]] = []
+    for size, stride in ((value.shape[k], value.strides[k]) for k in axes if value.shape[k] != 1):
+        if found and found[-1][1] == size * stride:
+            found[-1] = found[-1][0] * size, stride
+        else:
+            found.append((size, stride))
+    return found
 
 
 def _add_parameters(operands: ConvolutionTensors, names: Mapping[str, str], rank: int) -> None:

@@ -66,6 +66,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         convolution.plan_gemm, ("alpha", "transA", "transB"), convolution.check_gemm, scales=(1, 4, 7)
     ),
     (byte_functions.DOMAIN, byte_functions.OPERATOR): Entry(neighbours.plan_byte_table, ("axis",), keeps_layout=True),
+    (byte_functions.DOMAIN, byte_functions.MEAN): Entry(neighbours.plan_byte_table_mean, ends_layout=True),
     (MICROSOFT, "QLinearAdd"): Entry(neighbours.plan_add, check=neighbours.check_scales((1, 4, 6)), keeps_layout=True),
     (MICROSOFT, "QLinearConcat"): Entry(
         neighbours.plan_quantized_concat, ("axis",), neighbours.check_quantized_concat, data=2, keeps_layout=True

@@ -1,5 +1,6 @@
 # Written by `python -m tools.stubs` from the operators' declarations.
 from dmlvk.operators.byte_table import ByteTableDesc as ByteTableDesc
+from dmlvk.operators.byte_table_mean import ByteTableMeanDesc as ByteTableMeanDesc
 from dmlvk.operators.diagonal_matrix import DiagonalMatrixDesc as DiagonalMatrixDesc
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc as DiagonalMatrix1Desc
 from dmlvk.operators.element_wise_dequantize_linear import ElementWiseDequantizeLinearDesc as ElementWiseDequantizeLinearDesc
@@ -15,6 +16,7 @@ from dmlvk.operators.slice1 import Slice1Desc as Slice1Desc
 
 __all__ = [
     "ByteTableDesc",
+    "ByteTableMeanDesc",
     "DiagonalMatrix1Desc",
     "DiagonalMatrixDesc",
     "ElementWiseDequantizeLinearDesc",

@@ -17,7 +17,7 @@ from dmlvk.planning.builder import Arena, Builder, View, copies
 from dmlvk.planning.families.element_wise import FIRST, OUTPUT, SECOND, THIRD, Stepping, element_wise_dispatches
 from dmlvk.planning.loop_nest import Operand
 from dmlvk.planning.plan import Dispatch, Plan, require_path
-from dmlvk.tensor_desc import TensorFlags
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
 if TYPE_CHECKING:
     from dmlvk.operators import ByteTableDesc
@@ -47,7 +47,7 @@ def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None
     # CPU drivers have no shared memory that is nearer than a cache, and a barrier costs them much.
     chosen = path or (SHARED if is_single and profile.device_type is not DeviceType.CPU else BUFFER)
     builder = Builder(profile, offsets)
-    table, copying = _packed_table(desc, builder)
+    table, copying = packed_table(desc.table_tensor, builder)
     output = desc.output_tensor
     along = tuple(int(k == desc.axis) for k in range(output.rank))
     tensors = [Stepping.of(FIRST, "input_tensor", desc.input_tensor, output.rank)]
@@ -74,18 +74,17 @@ def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None
     )
 
 
-def _packed_table(desc: ByteTableDesc, builder: Builder) -> tuple[str, tuple[Dispatch, ...]]:
-    """Where the tables lie one after the other in one window; and the dispatches that copy them there.
+def packed_table(tensor: TensorDesc, builder: Builder) -> tuple[str, tuple[Dispatch, ...]]:
+    """Where all of `table_tensor` lies, packed, in one window; and the dispatches that copy it there.
 
-    They are copied if they have gaps or any other order in their tensor, or lie across two of its memory's segments.
+    It is copied if it has gaps or another order, or lies across two segments of its memory.
     """
-    tensor = desc.table_tensor
-    sizes = tensor.sizes
-    source = View("table_tensor", 0, 1, tensor.element_strides)
+    sizes, element_size = tensor.sizes, tensor.data_type.size_in_bytes
+    source = View("table_tensor", 0, element_size, tensor.element_strides)
     if tensor.is_packed and builder.fits(source.tensor, source.bounds([(0, size) for size in sizes])):
         return source.tensor, ()
     is_owned = tensor.flags & TensorFlags.OWNED_BY_DML
     arena: Arena = builder.persistent if is_owned else builder.scratch
     strides = (1,) if len(sizes) == 1 else (sizes[1], 1)
-    destination = View(arena.name, arena.allocate(tensor.element_count), 1, strides)
+    destination = View(arena.name, arena.allocate(tensor.element_count * element_size), element_size, strides)
     return arena.name, tuple(copies(builder, source, destination, sizes))

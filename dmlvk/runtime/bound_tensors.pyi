@@ -31,6 +31,7 @@ Compiled = TypeVar(
     operators.MaxPooling2Desc,
     operators.QuantizedLinearAveragePoolingDesc,
     operators.QuantizedLinearConvolutionAddDesc,
+    operators.ByteTableMeanDesc,
     operators.OperatorDesc,
 )
 
@@ -230,6 +231,17 @@ class QuantizedLinearConvolutionAddInputTensors(TypedDict, total=False):
 class QuantizedLinearConvolutionAddTensors(QuantizedLinearConvolutionAddInputTensors):
     output_tensor: Tensor
 
+class ByteTableMeanInputs(TypedDict, total=False):
+    input_tensor: Elements
+    table_tensor: Elements
+
+class ByteTableMeanInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    table_tensor: Tensor
+
+class ByteTableMeanTensors(ByteTableMeanInputTensors):
+    output_tensor: Tensor
+
 @overload
 def call(
     self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
@@ -293,6 +305,11 @@ def call(
 @overload
 def call(
     self: CompiledOperator[operators.QuantizedLinearConvolutionAddDesc], **tensors: Unpack[QuantizedLinearConvolutionAddTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.ByteTableMeanDesc], **tensors: Unpack[ByteTableMeanTensors]
 ) -> Submission: ...
 
 @overload
@@ -364,6 +381,11 @@ def bind(
 ) -> Binding: ...
 
 @overload
+def bind(
+    self: CompiledOperator[operators.ByteTableMeanDesc], **tensors: Unpack[ByteTableMeanTensors]
+) -> Binding: ...
+
+@overload
 def bind(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Binding: ...
 
 @overload
@@ -429,6 +451,11 @@ def initialize(
 @overload
 def initialize(
     self: CompiledOperator[operators.QuantizedLinearConvolutionAddDesc], **tensors: Unpack[QuantizedLinearConvolutionAddInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ByteTableMeanDesc], **tensors: Unpack[ByteTableMeanInputs]
 ) -> Submission: ...
 
 @overload

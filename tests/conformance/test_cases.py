@@ -52,6 +52,7 @@ RULES = {
     # Element-wise operators
     "tables, every byte and every pair of bytes": ("byte_table:every", "byte_table:pairs"),
     "tables, one for each index along an axis": ("byte_table:axis",),
+    "a mean of floats, in each order, of numbers of all kinds": ("byte_table_mean:planes", "byte_table_mean:form"),
     "a sum of quantized tensors, sums between two integers": (
         "element_wise_quantized_linear_add:pairs:scales=half;*",
         "element_wise_quantized_linear_add:pairs:scales=eighths;*",

@@ -47,6 +47,23 @@ MUTANTS = (
         ("element_wise_dequantize_linear:exponents:*path=integers",),
     ),
     Mutant(
+        "a mean's lanes begin at the plane's first element",
+        "byte_table_mean/mean.glsl",
+        (("LANES == 8 ? min((0u - number * push.count) % ALIGNMENT, push.count) : 0;", "0;"),),
+        ("byte_table_mean:planes:lanes=8;*",),
+    ),
+    Mutant(
+        "sums in integers round up",
+        "windows/sum.glsl",
+        (
+            (
+                "return rounded_to_binary32(high, low != 0, exponent, a.negative);",
+                "return rounded_to_binary32(high | 1, true, exponent, a.negative);",
+            ),
+        ),
+        ("byte_table_mean:planes:*table=sizes;path=integers;*",),
+    ),
+    Mutant(
         "a gap between bytes is written",
         "element_wise/output_bytes.glsl",
         (

@@ -49,7 +49,7 @@ class RandomNetwork:
             if quantizes_around_floats
             else [
                 *(self.mapped, self.paired, self.pooled_max, self.averaged, self.joined, self.resized),
-                *(self.convolved, self.multiplied),
+                *(self.convolved, self.multiplied, self.mean_of_floats),
             ]
         )
         for _ in range(int(g.integers(3, 9))):
@@ -164,6 +164,18 @@ class RandomNetwork:
             attributes = {**attributes, "count_include_pad": int(self.generator.integers(2))}
             operator = "QLinearAveragePool"
         self.nodes.append((MICROSOFT + operator, [name, scale, zero, *out], [self.set(pooled, *out)], attributes))
+
+    def mean_of_floats(self) -> None:
+        """A mean of planes between conversions, behind a function now and then."""
+        name, shape, _, zero = self.pick()
+        value = self._dequantized(name)
+        if self.generator.random() < 0.5:
+            value = self._float("Div", [value, self.constant(6.0)])
+        if self.generator.random() < 0.5:
+            value = self._float("GlobalAveragePool", [value])
+        else:
+            value = self._float("ReduceMean", [value], {"axes": [2, 3]})
+        self._quantized(value, (*shape[:2], 1, 1), self.type_of(zero))
 
     def joined(self) -> None:
         name, shape, scale, zero = self.pick()

@@ -1,0 +1,159 @@
+"""BYTE_TABLE_MEAN: a workgroup's invocations are the lanes of some planes.
+
+float32
+    Lanes add in float32, on devices that promise to round it to nearest even.
+integers
+    In integers, on any device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import PathError
+from dmlvk.operators import ByteTableMeanDesc
+from dmlvk.planning.builder import Builder, DispatchBuilder, View, by_dimension
+from dmlvk.planning.byte_table import packed_table
+from dmlvk.planning.device_traits import ROUNDING
+from dmlvk.planning.families.windows import CHANNEL, COLUMN, DIMENSIONS, WORD_SIZE, Part, Windows, stages_of
+from dmlvk.planning.grid import folded
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
+from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan, require_path
+from dmlvk.tensor_desc import TensorFlags
+
+FLOAT32, INTEGERS = "float32", "integers"
+PATHS = (FLOAT32, INTEGERS)
+STEM = "byte_table_mean"
+# What a lane of a plane that is cut has in memory, in words, and the most lanes of such planes at a time.
+WORDS_OF_STATE = 3
+MOST_LANES = 1 << 20
+# A network's planes are some hundreds, of which each lane adds up one element after the other: so they go to many
+# workgroups.
+WORKGROUP = 64
+
+
+def plan(
+    desc: ByteTableMeanDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]
+) -> Plan:
+    """Plan a BYTE_TABLE_MEAN: see `dmlvk.planning.plan`."""
+    require_path(desc.operator_name, path, PATHS)
+    rounds = ROUNDING in profile.properties
+    if path == FLOAT32 and not rounds:
+        raise PathError(f"{desc.operator_name} has the path {FLOAT32!r} on devices with {ROUNDING} only")
+    return _Planner(desc, Builder(profile, offsets), path or (FLOAT32 if rounds else INTEGERS)).plan()
+
+
+@dataclass(frozen=True)
+class _Planner:
+    desc: ByteTableMeanDesc
+    builder: Builder
+    path: str
+
+    def plan(self) -> Plan:
+        table, copying = packed_table(self.desc.table_tensor, self.builder)
+        is_owned = bool(self.desc.table_tensor.flags & TensorFlags.OWNED_BY_DML)
+        whole, pieces = self.windows.cut()
+        # Each box of outputs has its states at a place of its own.
+        states: dict[int, int] = {}
+        for parts in pieces:
+            size = parts[0].count * self.desc.lane_count * WORDS_OF_STATE * WORD_SIZE
+            start = self.builder.allocate(self.builder.scratch, size)
+            states |= {id(part): start for part in parts}
+        last = {id(parts[-1]) for parts in pieces}
+
+        def dispatch(part: Part, number: int | None) -> Dispatch:
+            constants = {
+                "TAKES_STATE": int(bool(number)),
+                "LEAVES_STATE": int(number is not None and id(part) not in last),
+            }
+            return self._dispatch(part, table, states.get(id(part)), constants)
+
+        stages = stages_of(whole, pieces, dispatch)
+        return Plan(
+            path=self.path,
+            stages=stages if is_owned or not copying else (copying, *stages),
+            initialization=(copying,) if is_owned and copying else (),
+            scratch_size=self.builder.scratch.size,
+            persistent_size=self.builder.persistent.size,
+        )
+
+    @cached_property
+    def windows(self) -> Windows:
+        geometry = self.desc.geometry
+        return Windows(
+            self.builder,
+            geometry,
+            View("input_tensor", 0, 1, geometry.input_strides),
+            (View("output_tensor", 0, WORD_SIZE, geometry.output_strides),),
+            most_outputs=MOST_LANES // self.desc.lane_count,
+        )
+
+    def _dispatch(self, part: Part, table: str, state: int | None, constants: Mapping[str, int]) -> Dispatch:
+        windows, geometry, lanes = self.windows, self.desc.geometry, self.desc.lane_count
+        source, output, extents = windows.input, windows.outputs[0], part.extents
+        dispatch = DispatchBuilder(f"{STEM}/{self.path}")
+        bounds = windows.input_bounds(part)
+        first_of_plane = source.address([part.box[0][0], part.box[CHANNEL][0], 0, 0, 0])
+        dispatch.window(source.tensor, bounds, first_of_plane, 1, "input_start", Access.READ)
+        size_of_table = self.desc.table_tensor.element_count * WORD_SIZE
+        dispatch.window(table, (0, size_of_table), 0, WORD_SIZE, "table_start", Access.READ)
+        bounds = output.bounds(part.box)
+        dispatch.window(output.tensor, bounds, bounds[0], WORD_SIZE, "output_start", Access.WRITE)
+        planes = extents[0] * extents[CHANNEL]
+        if state is None:
+            dispatch.unread_window(dispatch.windows[0], "state_start")
+        else:
+            states = state, state + planes * lanes * WORDS_OF_STATE * WORD_SIZE
+            dispatch.window(SCRATCH, states, state, WORD_SIZE, "state_start", Access.WRITE)
+        # The parts of a plane that is cut are ranges of its elements.
+        place = [low for low, _ in part.taps], [high - 1 for _, high in part.taps]
+        first, final = ((d * geometry.window[1] + h) * geometry.window[2] + w for d, h, w in place)
+        dispatch.push(
+            planes=planes,
+            channels=extents[CHANNEL],
+            first_plane=part.box[0][0] * geometry.channels + part.box[CHANNEL][0],
+            planes_of_image=geometry.channels,
+            count=geometry.tap_count,
+            first=first,
+            end=final + 1,
+            height=geometry.window[1],
+            width=geometry.window[2],
+            **by_dimension("input_stride", DIMENSIONS, self._input_strides),
+            **by_dimension("output_stride", DIMENSIONS[:2], output.strides[:2]),
+        )
+        size = min(WORKGROUP, self.builder.workgroup_size)
+        planes_at_once = size // lanes
+        return dispatch.finish(
+            {
+                LOCAL_SIZE_X: size,
+                "LANES": lanes,
+                "PLANES": planes_at_once,
+                "LANE_IS_OUTER": int(source.strides[CHANNEL] == 1),
+                "IS_EVEN": int(self._step is not None),
+                **constants,
+            },
+            folded(-(-planes // planes_at_once), self.builder.profile),
+            seconds=windows.seconds(part),
+            bytes_moved=part.count * (part.tap_count + WORD_SIZE),
+        )
+
+    @cached_property
+    def _step(self) -> int | None:
+        """The distance of a plane's elements, if they are evenly spaced."""
+        geometry = self.desc.geometry
+        depth, height, width = geometry.window
+        sizes, strides = (width, height, depth), geometry.input_strides[:1:-1]
+        step = next((stride for size, stride in zip(sizes, strides, strict=True) if size > 1), 1)
+        expected = (step, width * step, width * height * step)
+        is_even = all(
+            size == 1 or stride == wanted for size, stride, wanted in zip(sizes, strides, expected, strict=True)
+        )
+        return step if is_even else None
+
+    @property
+    def _input_strides(self) -> tuple[int, ...]:
+        strides = self.desc.geometry.input_strides
+        return strides if self._step is None else (*strides[:COLUMN], self._step)
