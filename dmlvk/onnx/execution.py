@@ -128,15 +128,16 @@ def _own(array: Any, is_shared: bool, taken: set[int]) -> Any:
     return array
 
 
-def is_best_on_host(device: Device, program: Program, value: Value) -> bool:
+def is_best_on_host(device: Device, program: Program, value: Value, *, is_output: bool) -> bool:
     """Whether an input or output is best left in the host's memory, where the device reads or writes it over the bus.
 
     That is so if a single dispatch uses the value and converts it element by element: reading it over the bus then
-    takes no longer than a copy would, and no copy is submitted.
+    takes no longer than a copy would, and no copy is submitted. Large outputs are copied in parts, which the host takes
+    while later ones are on the way.
     """
     vulkan = device.vulkan
-    size = value.desc().total_size_in_bytes
-    if vulkan.memory.is_direct or size >= min(LARGE, device.profile.segment_size) or value.order or value.offset:
+    largest = min(LARGE, device.profile.segment_size) if is_output else device.profile.segment_size
+    if vulkan.memory.is_direct or value.desc().total_size_in_bytes >= largest or value.order or value.offset:
         return False
     users = [each for each in program.operations if any(at == value.storage for at, _ in each.places.values())]
     return len(users) == 1 and isinstance(users[0].desc, ConversionDesc)
@@ -177,10 +178,10 @@ class Execution:
 
         for values, tensors in ((program.inputs, self.input_tensors), (self._outputs, self.output_tensors)):
             for name, value in values.items():
-                is_given = tensors is self.output_tensors and value.storage in given
-                if value.storage not in offsets or is_given:
+                is_output = tensors is self.output_tensors
+                if value.storage not in offsets or (is_output and value.storage in given):
                     continue
-                if is_best_on_host(device, program, value):
+                if is_best_on_host(device, program, value, is_output=is_output):
                     on_host[value.storage] = Buffer.on_host(device.engine, program.sizes[value.storage])
                 tensors[name] = tensor(value.desc(), value.storage, value.offset)
         for storage, array in program.constants.items():

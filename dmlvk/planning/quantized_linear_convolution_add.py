@@ -145,14 +145,13 @@ def _dispatch_with_sum(
     names = _names_of_words(dispatch.kernel)
     output = next(window for window in dispatch.windows if _is_written(window))
     pushed = dict(zip(names, dispatch.push_constants, strict=True))
-    pushed |= {"addend_start": pushed[names[output.base_word]], "sum_table_start": 0}
+    # The bit above the table's start: see sum.glsl.
+    first = int(desc.addend_comes_first) << 31
+    pushed |= {"addend_start": pushed[names[output.base_word]], "sum_table_start": first}
     constants = dict(
         zip(kernel_interface(dispatch.kernel).specialization_constants, dispatch.specialization, strict=True)
     )
-    constants |= {
-        "SUM_UNSIGNED_TYPES": addition.unsigned_types(desc.sum),
-        "ADDEND_COMES_FIRST": int(desc.addend_comes_first),
-    }
+    constants |= {"SUM_UNSIGNED_TYPES": addition.unsigned_types(desc.sum)}
     windows = [replace(window, base_word=interface.word_of(names[window.base_word])) for window in dispatch.windows]
     # A convolution whose K is not shared leaves the last binding before these out.
     unread = replace(windows[0], base_word=interface.word_of("part_sums_start"))

@@ -18,6 +18,7 @@ from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, read_turned, turn
 from dmlvk.runtime.of_device import OfDevice
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
+from dmlvk.vulkan.transfers import LARGE
 
 # Kernels read and write 16 bytes at a time from a tensor's start.
 TENSOR_ALIGNMENT = 16
@@ -219,7 +220,7 @@ class Tensor(OfDevice, NotCopied, ArrayProtocol):
         transfers, desc = self.engine.vulkan.transfers, self.desc
         memory = self.memory()
         view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
-        if view is None:
+        if view is None or (view.size >= LARGE and desc.is_packed and out.flags.c_contiguous):  # on several threads
             return False
         transfers.wait_for_writes(memory)
         out[...] = element_view(desc, view)
@@ -282,7 +283,7 @@ class Tensor(OfDevice, NotCopied, ArrayProtocol):
         transfers, desc = self.engine.vulkan.transfers, self.desc
         memory = self.memory()
         view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
-        if view is None:
+        if view is None or (view.size >= LARGE and desc.is_packed and elements.flags.c_contiguous):  # likewise
             return False
         transfers.wait_for_uses(memory)
         write_elements(desc, view, elements)

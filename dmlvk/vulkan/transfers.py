@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from threading import get_ident
 from typing import Any, NamedTuple
 
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.blocks import Bytes
 from dmlvk.vulkan.context import Context
-from dmlvk.vulkan.host_threads import ForEachCalls, for_each
+from dmlvk.vulkan.host_threads import ForEachCalls, for_each, thread_count
 from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
 from dmlvk.vulkan.memory import MemoryPool
 from dmlvk.vulkan.queue import Queue
@@ -18,6 +18,10 @@ from dmlvk.vulkan.staging_ring import PIECE_SIZE, RingPiece, StagingRing
 
 # A copy of at least this many bytes goes to the copy queue: two queues that wait for each other cost some 10 us.
 LARGE = 1 << 20
+# The fewest bytes that one of several threads copies where the host reaches the memory: a thread takes some 20 us to
+# wake up, in which it would copy as many.
+LEAST_SHARE = 256 << 10
+PAGE = 4096
 
 
 class StagedPart(NamedTuple):
@@ -36,6 +40,34 @@ class StagedPart(NamedTuple):
     size: int
     buffer: Any
     place: int
+
+
+class Share(NamedTuple):
+    """Bytes of a transfer that one thread copies, where the host reaches the memory.
+
+    Attributes
+    ----------
+    position : int
+        The first byte on the host, from the start of the transfer.
+    memory : ndarray of uint8
+        The device's memory.
+    """
+
+    position: int
+    memory: Bytes
+
+
+def _shares(allocation: Allocation, offset: int, size: int) -> Iterator[Share]:
+    """The whole, or a share in whole pages for each thread if the whole is large."""
+    largest = size
+    if size >= LARGE:
+        largest = max(LEAST_SHARE, -(-size // (thread_count() * PAGE)) * PAGE)
+    position = 0
+    for segment, start, length in allocation.pieces(offset, size):
+        for begin in range(0, length, largest):
+            end = min(length, begin + largest)
+            yield Share(position + begin, segment.mapped[start + begin : start + end])
+        position += length
 
 
 def _parts(allocation: Allocation, offset: int, size: int) -> Iterator[StagedPart]:
@@ -103,9 +135,11 @@ class Transfers:
 
     def _write_mapped(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         self.wait_for_uses(allocation)
-        for segment, start, length in allocation.pieces(offset, data.size):
-            segment.mapped[start : start + length][:] = data[:length]
-            data = data[length:]
+
+        def write(share: Share) -> None:
+            share.memory[:] = data[share.position : share.position + share.memory.size]
+
+        self._on_threads(_shares(allocation, offset, data.size), write)
 
     def _write_staged(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         ring = self.ring()
@@ -133,18 +167,20 @@ class Transfers:
             raise reentered()  # the other threads would wait for the change that this thread is in the middle of
 
         def move(part: StagedPart) -> None:
-            self._visits.during(move_visiting, part)
-
-        def move_visiting(part: StagedPart) -> None:
             piece = RingPiece(queue)
             with piece.visit.lock: use(part, piece)  # noqa: E701  # fmt: skip
 
+        self._on_threads(parts, move)
+
+    def _on_threads(self, parts: Iterable[Any], move: Callable[[Any], None]) -> None:
+        """Call a function with each part, on several threads, each of which is a visitor meanwhile."""
         # A finalizer in the middle of a release: other threads would wait for that.
         is_releasing = self._queue.is_releasing or (self._copy_queue is not None and self._copy_queue.is_releasing)
         # Transfers at the same time have two threads each: more would wait for one another and for the interpreter.
         is_busy = any(list(self._calls.values()))
         threads = 1 if is_releasing else 2 if is_busy else None
-        for_each(parts, move, self._calls.setdefault(get_ident(), set()), threads=threads)
+        calls = self._calls.setdefault(get_ident(), set())
+        for_each(parts, lambda part: self._visits.during(move, part), calls, threads=threads)
 
     def _require(self, queue: Queue, value: int) -> None:
         """Make the copy queue wait until the compute queue has reached a value."""
@@ -159,9 +195,11 @@ class Transfers:
 
     def _read_mapped(self, allocation: Allocation, offset: int, out: Bytes) -> None:
         self.wait_for_writes(allocation)
-        for segment, start, length in allocation.pieces(offset, out.size):
-            out[:length] = segment.mapped[start : start + length]
-            out = out[length:]
+
+        def read(share: Share) -> None:
+            out[share.position : share.position + share.memory.size] = share.memory
+
+        self._on_threads(_shares(allocation, offset, out.size), read)
 
     def _read_staged(self, allocation: Allocation, offset: int, out: Bytes) -> None:
         ring = self.ring()

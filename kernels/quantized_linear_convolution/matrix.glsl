@@ -168,7 +168,7 @@ layout(push_constant) uniform PushConstants {
 #endif
 #ifdef WITH_SUM
     uint addend_start;  // bytes
-    uint sum_table_start;  // vectors
+    uint sum_table_start;  // vectors, and a bit: sum.glsl
 #endif
 } push;
 

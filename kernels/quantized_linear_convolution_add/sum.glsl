@@ -7,7 +7,6 @@
 // last step: in registers it would lie there during all products.
 
 layout(constant_id = FIRST_SUM_CONSTANT) const uint SUM_UNSIGNED_TYPES = 0;  // bits 0 to 2: A, B, output
-layout(constant_id = FIRST_SUM_CONSTANT + 1) const bool ADDEND_COMES_FIRST = false;
 
 layout(set = 0, binding = 11) readonly buffer Addend { uint addend_words[]; };
 layout(set = 0, binding = 11) readonly buffer AddendVectors { uvec4 addend_vectors[]; };
@@ -17,8 +16,18 @@ layout(set = 0, binding = 11) readonly buffer AddendBytes { uint8_t addend_bytes
 layout(set = 0, binding = 12) readonly buffer SumTable { uint sum_table_words[]; };
 layout(set = 0, binding = 12) readonly buffer SumRecord { uvec4 sum_records[]; };
 
+// The highest bit of the push constant tells whether the addend is A, so that convolutions whose output is A or B share
+// a pipeline: the first dispatch of each one waits for its code.
+bool addend_comes_first() {
+    return push.sum_table_start >> 31 != 0;
+}
+
+uint sum_record_place() {
+    return push.sum_table_start & 0x7FFFFFFF;
+}
+
 uint sum_table_start() {
-    return 16 * push.sum_table_start;
+    return 16 * sum_record_place();
 }
 
 #include "element_wise_quantized_linear_add/sums.glsl"
@@ -27,7 +36,7 @@ shared uvec4 sum_record;
 uvec4 fetched_sum_record;
 
 void fetch_sum_record() {
-    fetched_sum_record = sum_records[push.sum_table_start];
+    fetched_sum_record = sum_records[sum_record_place()];
 }
 
 // A barrier has to follow before the last step.
@@ -47,8 +56,8 @@ bool takes_floats() {
 
 // The sums of four bytes. `in_floats` is a constant: see sums.glsl.
 uint added(uint word, uint addends, bool in_floats) {
-    uint first = ADDEND_COMES_FIRST ? addends : word;
-    uint second = ADDEND_COMES_FIRST ? word : addends;
+    uint first = addend_comes_first() ? addends : word;
+    uint second = addend_comes_first() ? word : addends;
     return in_floats ? sums_in_floats(first, second, uintBitsToFloat(sum_record)) : sums_from_table(first, second);
 }
 

@@ -23,6 +23,12 @@ MUTANTS = (
         ("quantized_linear_convolution_add:last_step:*path=vectors*",),
     ),
     Mutant(
+        "the addend is always the second operand",
+        "quantized_linear_convolution_add/sum.glsl",
+        (("return push.sum_table_start >> 31 != 0;", "return false;"),),
+        ("quantized_linear_convolution_add:last_step:*path=vectors*",),
+    ),
+    Mutant(
         "a sum takes the entry beside its own in the table",
         "element_wise_quantized_linear_add/sums.glsl",
         (("sum_table_start() + 16 +", "sum_table_start() + 17 +"),),

@@ -14,26 +14,44 @@ from tests import profiles
 SEGMENT = 1 << 18
 
 
+def example(
+    data: TensorDesc, filter_sizes: tuple[int, ...], padding: tuple[int, int]
+) -> QuantizedLinearConvolutionAddDesc:
+    one = TensorDesc(DataType.FLOAT32, (1,))
+    return QuantizedLinearConvolutionAddDesc(
+        input_tensor=data,
+        filter_tensor=TensorDesc(DataType.INT8, filter_sizes),
+        addend_tensor=data,
+        output_tensor=data,
+        **{f"{name}_scale_tensor": one for name in ("input", "filter", "output", "addend", "sum")},
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=padding,
+        end_padding=padding,
+        group_count=1,
+        addend_comes_first=False,
+    )
+
+
+@pytest.mark.parametrize("path", ["matrix", "split_k", "vectors"])
+def test_both_orders_of_a_sum_share_pipelines(path: str) -> None:
+    profile = profiles.load("nvidia-h200")
+    desc = example(TensorDesc(DataType.INT8, (1, 64, 28, 28)), (64, 64, 1, 1), (0, 0))
+    first, second = (
+        plan(replace(desc, addend_comes_first=comes_first), profile, path=path).dispatches
+        for comes_first in (False, True)
+    )
+    assert [each.specialization for each in first] == [each.specialization for each in second]
+    assert [each.push_constants for each in first] != [each.push_constants for each in second]
+
+
 @pytest.mark.parametrize(("channels", "path"), [(96, "integer"), (112, "integer"), (120, "integer"), (176, "direct")])
 def test_no_window_lies_across_two_segments(channels: int, path: str) -> None:
     """Not that of the table either, which stands in scratch memory behind what the convolution needs."""
     device = profiles.load("nvidia-h200")
     limits = replace(device.limits, max_memory_allocation_size=SEGMENT, max_buffer_size=SEGMENT)
     profile = replace(device, limits=limits)
-    one, data = TensorDesc(DataType.FLOAT32, (1,)), TensorDesc(DataType.INT8, (1, channels, 40, 40))
-    desc = QuantizedLinearConvolutionAddDesc(
-        input_tensor=data,
-        filter_tensor=TensorDesc(DataType.INT8, (channels, channels, 1, 3)),
-        addend_tensor=data,
-        output_tensor=data,
-        **{f"{name}_scale_tensor": one for name in ("input", "filter", "output", "addend", "sum")},
-        strides=(1, 1),
-        dilations=(1, 1),
-        start_padding=(0, 1),
-        end_padding=(0, 1),
-        group_count=1,
-        addend_comes_first=False,
-    )
+    desc = example(TensorDesc(DataType.INT8, (1, channels, 40, 40)), (channels, channels, 1, 3), (0, 1))
     for dispatch in plan(desc, profile, path=path).dispatches:
         for window in dispatch.windows:
             last = window.offset + window.size - 1

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import faulthandler
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlvk
-from dmlvk.vulkan import host_threads, staging_ring
+from dmlvk.vulkan import host_threads, staging_ring, transfers
 from dmlvk.vulkan.library import vk
 from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import SMALL_SEGMENT, VARIANTS, copy_desc, open_variant
@@ -39,6 +39,31 @@ def test_many_pieces_arrive(device: dmlvk.Device, variant: str) -> None:
         np.testing.assert_array_equal(tensor.numpy(), VALUES)
         tensor.write(~VALUES)
         np.testing.assert_array_equal(tensor.numpy(), ~VALUES)
+
+
+@pytest.mark.parametrize("variant", ["direct", "segmented"])
+def test_large_copies_are_shared_by_threads(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, variant: str
+) -> None:
+    monkeypatch.setattr(transfers, "LEAST_SHARE", 3 * transfers.PAGE)
+    monkeypatch.setattr(transfers, "LARGE", VALUES.size)
+    monkeypatch.setattr("dmlvk.runtime.tensor.LARGE", VALUES.size)
+    shares: list[int] = []
+
+    def counted(parts: Iterable[Any], *arguments: Any, **options: Any) -> None:
+        found = list(parts)
+        shares.append(len(found))
+        host_threads.for_each(found, *arguments, **options)
+
+    monkeypatch.setattr("dmlvk.vulkan.transfers.for_each", counted)
+    with open_variant(device, variant) as own:
+        tensor = own.tensor(VALUES)
+        assert shares.pop() > 1
+        np.testing.assert_array_equal(tensor.numpy(), VALUES)
+        tensor.write(~VALUES)
+        np.testing.assert_array_equal(tensor.numpy(), ~VALUES)
+        assert len(shares) == 3
+        assert min(shares) > 1
 
 
 def test_each_thread_has_room_for_two_pieces() -> None:
