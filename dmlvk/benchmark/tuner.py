@@ -25,12 +25,10 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.quantized_linear_convolution.choice import PATHS_WITH_TILES
 from dmlvk.runtime.tuned_paths import TunedPaths
+from dmlvk.runtime.tuning import MARGIN, PLANNER
 
-PLANNER = "planner"
 # Paths are measured one after the other, so the device is already warm for all except the first.
 WARM_UP_SECONDS = 0.3
-# A path must be faster than the planner's choice by this much; a smaller difference is noise.
-MARGIN = 1.02
 
 # Pixels and channels of a tile and of a subgroup, and bytes of K. The planner refuses tiles that a device cannot have.
 TILE_SIDES = (32, 64, 128, 256)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dmlvk.command_line.bench_subject import (
-    Subject,
-    measure_cold,
-    measure_model,
-    measure_network,
-    measure_operators,
-    measure_sweep,
-    name_profiles,
-    require_subject,
-)
-from dmlvk.command_line.terminal import INTERRUPTED, PlainConsole, clear_errors, console, echo
+from dmlvk._common import files
+from dmlvk.command_line.bench_subject import MEASURE, BenchRequest, name_profiles, require_subject, required_cases
+from dmlvk.command_line.clusters import connected
+from dmlvk.command_line.terminal import INTERRUPTED, PlainConsole, clear_errors, console, echo, require_names
+
+if TYPE_CHECKING:
+    from dmlvk.benchmark.choice import Choice
+    from dmlvk.benchmark.records import Record
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -88,36 +86,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--from-json", "source", type=FILE, default=None, help="Measure nothing: take the figures of --json.")
 @clear_errors
 @click.pass_context
-def bench(
-    context: click.Context,
-    model: Path | None,
-    network: str | None,
-    cold: bool,
-    sweep: bool,
-    seconds: float,
-    seed: int,
-    selector: str | None,
-    profiles: tuple[str, ...],
-    scheduler: str | None,
-    operators: tuple[str, ...],
-    patterns: tuple[str, ...],
-    types: tuple[str, ...],
-    layouts: tuple[str, ...],
-    path: str | None,
-    filter_kind: str,
-    parameters_kind: str,
-    size: str | None,
-    batches: tuple[int, ...],
-    megabytes: int | None,
-    rounds: int,
-    peers: tuple[str, ...],
-    dispatches: bool,
-    lists: bool,
-    json_path: Path | None,
-    plot_path: Path | None,
-    markdown_path: Path | None,
-    source: Path | None,
-) -> None:
+def bench(context: click.Context, /, **options: object) -> None:
     """Measure the speed of operators, of a whole model, or of all layers of a network, with every result checked.
 
     Each case stands beside the mark of the same run (a plain copy, a plain fill, multiply-adds from registers) and
@@ -139,38 +108,19 @@ def bench(
     """
     import io
 
-    from dmlvk._common import files
     from dmlvk.benchmark import drawing, records
-    from dmlvk.benchmark.choice import Choice
     from dmlvk.benchmark.kinds import kind_for
-    from dmlvk.command_line.bench_cluster import bench_cluster
 
     subject = require_subject(context)
-    terminal = console()
-    if megabytes is not None and megabytes & (megabytes - 1):
-        raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")
-    choice = Choice(
-        operators=[name.lower() for name in operators],
-        patterns=patterns,
-        types=types,
-        layouts=layouts,
-        path=path,
-        filter_is_owned=filter_kind == "owned",
-        parameters_are_owned=parameters_kind == "owned",
-        size=size,
-        batch=batches[0] if batches else None,
-        data_bytes=None if megabytes is None else megabytes << 20,
-        rounds=rounds,
-        peers=[name for name in peers if name != "none"],
-    )
-    if scheduler is not None:
-        if plot_path is not None or source is not None or lists or profiles:
+    request = BenchRequest(**options)  # type: ignore[arg-type]
+    terminal, choice = console(), request.choice()
+    json_path, plot_path, markdown_path = request.json_path, request.plot_path, request.markdown_path
+    if request.scheduler is not None:
+        if plot_path is not None or request.source is not None or request.lists or request.profiles:
             raise click.UsageError(
                 "--scheduler measures on many devices; leave out --plot, --from-json, --profile and --list"
             )
-        bench_cluster(
-            scheduler, choice, selector, json_path=json_path, markdown_path=markdown_path, dispatches=dispatches
-        )
+        _bench_cluster(request, choice)
         return
     if plot_path is not None:
         drawing.require_matplotlib()
@@ -180,7 +130,7 @@ def bench(
         drawing.picture_format(plot_path)
     if markdown_path is not None:
         files.require_place(markdown_path)
-    if json_path is not None and source is None and not lists:
+    if json_path is not None and request.source is None and not request.lists:
         files.require_own(json_path, records.read)
 
     def drawn(record: records.Record) -> tuple[bytes, str]:
@@ -192,40 +142,26 @@ def bench(
     kept: list[records.Record] = []
 
     def keep(record: records.Record) -> None:
-        name_profiles(record, profiles)
+        name_profiles(record, request.profiles)
         kept[:] = [record]
         if json_path is not None:
             records.write(record, json_path)
 
     is_interrupted = False
-    if source is not None:
-        record = records.read(source)
+    if request.source is not None:
+        record = records.read(request.source)
         try:
             picture, text = drawn(record)
-            kind_for(record).show(record, PlainConsole(file=io.StringIO()), dispatches)
+            kind_for(record).show(record, PlainConsole(file=io.StringIO()), request.dispatches)
             kind_for(record).is_correct(record)
         except Exception as error:  # a record of the right format may still lack data that is shown
             problem = f"{type(error).__name__}: {error}"
-            raise files.FileError(f"{source} is not a whole record of `dmlvk bench --json`: {problem}") from error
+            raise files.FileError(
+                f"{request.source} is not a whole record of `dmlvk bench --json`: {problem}"
+            ) from error
     else:
-
-        def measured() -> records.Record | None:
-            if subject is Subject.MODEL:
-                assert model is not None
-                return measure_model(model, selector, batches, rounds, peers, terminal, keep)
-            if subject is Subject.SWEEP:
-                return measure_sweep(
-                    choice.operators, selector, seconds, seed, choice.data_bytes, rounds, peers, terminal, keep
-                )
-            if subject is Subject.OPERATORS:
-                return measure_operators(choice, selector, profiles, lists, peers, terminal, keep)
-            assert network is not None
-            if subject is Subject.COLD:
-                return measure_cold(network, selector, size, layouts, batches, terminal, keep)
-            return measure_network(network, selector, profiles, size, layouts, batches, rounds, peers, terminal, keep)
-
         try:
-            found = measured()
+            found = MEASURE[subject](request, terminal, keep)
         except KeyboardInterrupt:
             if not kept:
                 raise
@@ -233,15 +169,55 @@ def bench(
         if found is None:
             return
         record = found
-        name_profiles(record, profiles)
+        name_profiles(record, request.profiles)
         picture, text = drawn(record)
     if plot_path is not None:
         files.write_bytes(plot_path, picture)
     if markdown_path is not None:
         files.write_text(markdown_path, text)
-    kind_for(record).show(record, terminal, dispatches)
+    kind_for(record).show(record, terminal, request.dispatches)
     if is_interrupted:
         echo("Interrupted: these are the figures so far", is_error=True)
         context.exit(INTERRUPTED)
     if not kind_for(record).is_correct(record):
+        raise click.ClickException("a result is DIFFERENT from the expected one")
+
+
+def _bench_cluster(request: BenchRequest, choice: Choice) -> None:
+    """Measure on every distinct device of a cluster, write the records and show them.
+
+    Raises
+    ------
+    click.ClickException
+        No case is chosen, or a result is not the reference's.
+    ClusterError
+        As `dmlvk.benchmark.cluster.run`.
+    """
+    assert request.scheduler is not None
+    json_path, markdown_path = request.json_path, request.markdown_path
+    with connected(request.scheduler) as client:
+        from dmlvk.benchmark import cluster, harness
+        from dmlvk.benchmark.kinds import kind_for
+        from dmlvk.benchmark.peers import PEERS
+
+        require_names("--peer", choice.peers, PEERS)
+        required_cases(choice, is_cpu=False)
+        for path in (json_path, markdown_path):
+            if path is not None:
+                files.require_place(path)
+        if json_path is not None:
+            files.require_own(json_path, cluster.read)
+
+        def keep(records: list[Record]) -> None:
+            if json_path is not None:
+                cluster.write(records, json_path)
+
+        records = cluster.run(client, choice, request.selector, keep)
+    if markdown_path is not None:
+        files.write_text(
+            markdown_path, "\n".join(line for record in records for line in (*kind_for(record).page(record), "")) + "\n"
+        )
+    for record in records:
+        kind_for(record).show(record, console(), request.dispatches)
+    if not all(harness.is_correct(record) for record in records):
         raise click.ClickException("a result is DIFFERENT from the expected one")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from dmlvk.command_line.terminal import COMPILED, echo, one_line, require_names,
 if TYPE_CHECKING:
     import dmlvk
     from dmlvk.benchmark.choice import Choice
+    from dmlvk.benchmark.networks.network import Network
     from dmlvk.conformance.case import Case
 
 Record = dict[str, Any]
@@ -40,6 +42,80 @@ COMMON = {"selector", "batches", "rounds", "peers", "dispatches", "json_path", "
 OPTIONS = {Subject.MODEL: COMMON | {"model"}, Subject.NETWORK: COMMON | {"network", "size", "layouts", "profiles"}}
 OPTIONS[Subject.COLD] = OPTIONS[Subject.NETWORK] - {"rounds", "peers", "dispatches", "profiles"} | {"cold"}
 OPTIONS[Subject.SWEEP] = COMMON - {"batches", "dispatches"} | {"sweep", "seconds", "seed", "operators", "megabytes"}
+
+
+@dataclass
+class BenchRequest:
+    """What the command line asks of `dmlvk bench`: see the options' help."""
+
+    model: Path | None
+    network: str | None
+    cold: bool
+    sweep: bool
+    seconds: float
+    seed: int
+    selector: str | None
+    profiles: tuple[str, ...]
+    scheduler: str | None
+    operators: tuple[str, ...]
+    patterns: tuple[str, ...]
+    types: tuple[str, ...]
+    layouts: tuple[str, ...]
+    path: str | None
+    filter_kind: str
+    parameters_kind: str
+    size: str | None
+    batches: tuple[int, ...]
+    megabytes: int | None
+    rounds: int
+    peers: tuple[str, ...]
+    dispatches: bool
+    lists: bool
+    json_path: Path | None
+    plot_path: Path | None
+    markdown_path: Path | None
+    source: Path | None
+
+    def choice(self) -> Choice:
+        """The cases of operators, and how they are measured."""
+        from dmlvk.benchmark.choice import Choice
+
+        if self.megabytes is not None and self.megabytes & (self.megabytes - 1):
+            raise click.BadParameter(f"{self.megabytes} is not a power of two", param_hint="--megabytes")
+        return Choice(
+            operators=[name.lower() for name in self.operators],
+            patterns=self.patterns,
+            types=self.types,
+            layouts=self.layouts,
+            path=self.path,
+            filter_is_owned=self.filter_kind == "owned",
+            parameters_are_owned=self.parameters_kind == "owned",
+            size=self.size,
+            batch=self.batches[0] if self.batches else None,
+            data_bytes=None if self.megabytes is None else self.megabytes << 20,
+            rounds=self.rounds,
+            peers=[name for name in self.peers if name != "none"],
+        )
+
+    def batches_or(self, default: list[int]) -> list[int]:
+        """The batches, each once."""
+        return list(dict.fromkeys(self.batches)) or default
+
+    def network_layouts(self) -> list[str]:
+        """The layouts in which a network's layers run."""
+        from dmlvk.benchmark.networks.work import LAYOUTS
+
+        names = [layout.lower() for layout in self.layouts]
+        require_names("--layout", names, LAYOUTS)
+        return [layout for layout in LAYOUTS if not names or layout in names]
+
+    def required_network(self) -> Network:
+        """The network that is measured."""
+        from dmlvk.benchmark.networks import NETWORKS, SIZES
+
+        assert self.network is not None
+        require_names("--network", [self.network], NETWORKS)
+        return NETWORKS[self.network](SIZES[self.size or "full"])
 
 
 def opened(selector: str | None, profiles: Sequence[str]) -> dmlvk.Device:
@@ -148,23 +224,16 @@ def required_cases(choice: Choice, is_cpu: bool) -> list[Case]:
     return chosen
 
 
-def measure_operators(
-    choice: Choice,
-    selector: str | None,
-    profiles: Sequence[str],
-    lists: bool,
-    names: Sequence[str],
-    terminal: Console,
-    keep: Keep,
-) -> Record | None:
+def measure_operators(request: BenchRequest, terminal: Console, keep: Keep) -> Record | None:
     """Measure cases of operators, beside the peers of these names; or only list the cases, and return None."""
     from dmlvk.benchmark import harness
     from dmlvk.benchmark.peers import PEERS
 
+    names, choice = request.peers, request.choice()
     require_names("--peer", names, [*PEERS, "none"])
-    with opened(selector, profiles) as device:
+    with opened(request.selector, request.profiles) as device:
         chosen = required_cases(choice, is_cpu(device))
-        if lists:
+        if request.lists:
             for case in chosen:
                 echo(case.name)
             return None
@@ -179,15 +248,7 @@ def measure_operators(
             return harness.run(device, chosen, settings, progress, keep)
 
 
-def measure_model(
-    model: Path,
-    selector: str | None,
-    batches: Sequence[int],
-    rounds: int,
-    names: Sequence[str],
-    terminal: Console,
-    keep: Keep,
-) -> Record:
+def measure_model(request: BenchRequest, terminal: Console, keep: Keep) -> Record:
     """Measure a model, beside ONNX Runtime and, on a GPU, torch, unless the names of peers leave them out."""
     import dmlvk
 
@@ -197,50 +258,38 @@ def measure_model(
         from dmlvk.onnx import ModelError
     except ImportError as error:
         raise click.ClickException(one_line(error)) from error
+    assert request.model is not None
+    names = request.peers
     require_names("--peer", names, [*PEERS, "none"])
-    sizes: list[int | None] = [*dict.fromkeys(batches)] or [None]
-    with dmlvk.Device(selector, timestamps=True) as device, shown_progress(terminal, len(sizes)) as progress:
+    sizes: list[int | None] = [*request.batches_or([])] or [None]
+    with dmlvk.Device(request.selector, timestamps=True) as device, shown_progress(terminal, len(sizes)) as progress:
         device.compile_progress = progress.parts(COMPILED)
         # A GPU's library is beside the point on a CPU driver.
         chosen = names or [name for name, peer in PEERS.items() if peer.runs_on == "CPU" or not is_cpu(device)]
         try:
-            return measurement.run(device, model, sizes, rounds, chosen, progress, keep)
+            return measurement.run(device, request.model, sizes, request.rounds, chosen, progress, keep)
         except ModelError as error:
             raise click.ClickException(one_line(error)) from error
 
 
-def measure_network(
-    name: str,
-    selector: str | None,
-    profiles: Sequence[str],
-    size: str | None,
-    layouts: Sequence[str],
-    batches: Sequence[int],
-    rounds: int,
-    names: Sequence[str],
-    terminal: Console,
-    keep: Keep,
-) -> Record:
+def measure_network(request: BenchRequest, terminal: Console, keep: Keep) -> Record:
     """Measure a network's convolutions, beside the peers of these names."""
-    from dmlvk.benchmark.networks import NETWORKS, SIZES, measurement
+    from dmlvk.benchmark.networks import measurement
     from dmlvk.benchmark.networks.peers import PEERS
-    from dmlvk.benchmark.networks.work import LAYOUTS
 
-    require_names("--network", [name], NETWORKS)
+    names = request.peers
+    network, layouts = request.required_network(), request.network_layouts()
     require_names("--peer", names, [*PEERS, "none"])
-    layouts = [layout.lower() for layout in layouts]
-    require_names("--layout", layouts, LAYOUTS)
-    with opened(selector, profiles) as device:
-        network = NETWORKS[name](SIZES[size or "full"])
+    with opened(request.selector, request.profiles) as device:
         # On a CPU driver, ONNX Runtime on the same CPU is the peer; on a GPU, libraries that run there.
         chosen = [each for each, peer in PEERS.items() if (peer.runs_on == "CPU") == is_cpu(device)]
         reason = "left out on such a device, unless --peer names it"
         if names:
             chosen, reason = [each for each in PEERS if each in names], "not asked for"
         settings = measurement.NetworkSettings(
-            list(dict.fromkeys(batches)) or ([1] if is_cpu(device) else [1, 8, 64]),
-            [layout for layout in LAYOUTS if not layouts or layout in layouts],
-            rounds,
+            request.batches_or([1] if is_cpu(device) else [1, 8, 64]),
+            layouts,
+            request.rounds,
             chosen,
             {each: reason for each in PEERS if each not in chosen},
         )
@@ -248,29 +297,15 @@ def measure_network(
             return measurement.run(device, network, settings, progress, keep)
 
 
-def measure_cold(
-    name: str,
-    selector: str | None,
-    size: str | None,
-    layouts: Sequence[str],
-    batches: Sequence[int],
-    terminal: Console,
-    keep: Keep,
-) -> Record:
+def measure_cold(request: BenchRequest, terminal: Console, keep: Keep) -> Record:
     """Measure the first calls of a network's convolutions."""
     import dmlvk
     from dmlvk.benchmark.cold import measurement
-    from dmlvk.benchmark.networks import NETWORKS, SIZES
     from dmlvk.benchmark.networks.measurement import NetworkSettings
-    from dmlvk.benchmark.networks.work import LAYOUTS
 
-    require_names("--network", [name], NETWORKS)
-    layouts = [layout.lower() for layout in layouts]
-    require_names("--layout", layouts, LAYOUTS)
-    settings = NetworkSettings(
-        list(dict.fromkeys(batches)) or [1], [layout for layout in LAYOUTS if not layouts or layout in layouts]
-    )
-    network = NETWORKS[name](SIZES[size or "full"])
+    network = request.required_network()
+    settings = NetworkSettings(request.batches_or([1]), request.network_layouts())
+    selector = request.selector
     with dmlvk.Device(selector) as device, shown_progress(terminal, measurement.step_count(settings)) as progress:
         try:
             return measurement.run(device, selector, network, settings, progress, keep)
@@ -278,33 +313,24 @@ def measure_cold(
             raise click.ClickException(one_line(error)) from error
 
 
-def measure_sweep(
-    operators: Sequence[str],
-    selector: str | None,
-    seconds: float,
-    seed: int,
-    data_bytes: int | None,
-    rounds: int,
-    names: Sequence[str],
-    terminal: Console,
-    keep: Keep,
-) -> Record:
+def measure_sweep(request: BenchRequest, terminal: Console, keep: Keep) -> Record:
     """Measure random shapes, beside the peers of these names."""
     import dmlvk
     from dmlvk.benchmark.sweep import OPERATORS, measurement
 
-    require_names("--operator", operators, OPERATORS)
+    choice, names = request.choice(), request.peers
+    require_names("--operator", choice.operators, OPERATORS)
     require_names("--peer", names, [*measurement.PEER_NAMES, "none"])
-    with dmlvk.Device(selector, timestamps=True) as device:
+    with dmlvk.Device(request.selector, timestamps=True) as device:
         settings = measurement.SweepSettings(
-            [name for name in OPERATORS if not operators or name in operators],
-            seconds,
-            seed,
-            data_bytes or (SWEPT_ON_CPU if is_cpu(device) else SWEPT_ON_GPU),
-            rounds,
+            [name for name in OPERATORS if not choice.operators or name in choice.operators],
+            request.seconds,
+            request.seed,
+            choice.data_bytes or (SWEPT_ON_CPU if is_cpu(device) else SWEPT_ON_GPU),
+            request.rounds,
             [name for name in measurement.PEER_NAMES if not names or name in names],
         )
-        with shown_progress(terminal, round(seconds)) as progress:
+        with shown_progress(terminal, round(request.seconds)) as progress:
             shown = 0
 
             def step(name: str, passed: float) -> None:
@@ -321,3 +347,12 @@ def is_cpu(device: dmlvk.Device) -> bool:
     from dmlvk.device_profile import DeviceType
 
     return device.profile.device_type is DeviceType.CPU
+
+
+MEASURE: Mapping[Subject, Callable[[BenchRequest, Console, Keep], Record | None]] = {
+    Subject.OPERATORS: measure_operators,
+    Subject.MODEL: measure_model,
+    Subject.NETWORK: measure_network,
+    Subject.COLD: measure_cold,
+    Subject.SWEEP: measure_sweep,
+}

@@ -20,12 +20,13 @@ from dmlvk import DataType, planning
 from dmlvk.benchmark import tuner
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
 from dmlvk.benchmark.harness import OperatorSettings
-from dmlvk.benchmark.tuner import PLANNER, Attempt, Tuning, candidates, random_workload, tune
+from dmlvk.benchmark.tuner import Attempt, Tuning, candidates, random_workload, tune
 from dmlvk.command_line import main
 from dmlvk.operators.serialization import deserialize, serialize
 from dmlvk.runtime.device_files import require_place
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.runtime.tuned_paths import read as read_choices
+from dmlvk.runtime.tuning import PLANNER
 from tests.argument_values import INT32
 from tests.damaged_files import Damage, damages, is_named
 from tests.onnx.models import convolution, convolution_parameters, model_of
