@@ -22,8 +22,9 @@ README = ROOT / "README.md"
 FIGURES = ROOT / "bench" / "results" / "whole_models.jsonl"
 PICTURE = ROOT / "docs" / "whole_models.svg"
 BETWEEN = re.compile(r"(<!-- speed: .* -->\n).*?(<!-- end of speed -->)", re.DOTALL)
-# README's table is that of this device.
+# README's table is that of this device, and of these models.
 SHOWN = "H100"
+SHOWN_MODELS = ("MobileNetV2", "ResNet-50")
 HEADINGS = (
     "network, quantized to 8 bits",
     "images at a time",
@@ -31,7 +32,9 @@ HEADINGS = (
     "ONNX Runtime on the CPU, ms",
     "times as fast",
 )
-TRAFFIC_HEADINGS = ("parts", "bytes to the device", "bytes back")
+# Of the page. torch runs torchvision's network of the same name in float16, its input and output on the host.
+PEERS = {"torch-compile": "torch.compile, ms", "torch-graph": "torch in a CUDA graph, ms"}
+MORE_HEADINGS = ("of it on the device, ms", *PEERS.values(), "parts", "bytes to the device", "bytes back")
 COMMAND = "dmlvk bench --model MODEL.onnx --batch 1 --batch 8 --batch 64 --json RECORD.json"
 DOMAIN = "com.microsoft"
 
@@ -66,13 +69,15 @@ def figures_of(record: dict[str, Any]) -> Iterator[Figure]:
             "driver": record["device"]["driver"],
             "date": record["date"],
             "processor": f"{record['host']['processors']} cores",
+            "peers_ms": {name: round(peers[name]["seconds"]["median"] * 1e3, 3) for name in PEERS if name in peers},
             **traffic(row["steps"]),
         }
 
 
-def traffic(steps: list[dict[str, Any]]) -> dict[str, int]:
-    """In how many parts a run is, and the bytes that go to the device and back."""
+def traffic(steps: list[dict[str, Any]]) -> dict[str, int | float]:
+    """In how many parts a run is, how long they take on the device, and the bytes that go there and back."""
     return {
+        "device_ms": round(sum(step["gpu_seconds"] or 0 for step in steps) * 1e3, 3),
         "parts": sum(step["where"] in ("device", "host") for step in steps),
         "bytes_to_device": sum(step["bytes_to_device"] for step in steps),
         "bytes_from_device": sum(step["bytes_from_device"] for step in steps),
@@ -91,18 +96,26 @@ def add(record: dict[str, Any]) -> None:
     FIGURES.write_text("\n".join([*lines, ""]), encoding="utf-8", newline="\n")
 
 
-def table(chosen: list[Figure], *, with_traffic: bool = False) -> Iterator[str]:
-    """A row for each figure."""
-    headings = HEADINGS + TRAFFIC_HEADINGS * with_traffic
+def table(chosen: list[Figure], *, is_whole: bool = False) -> Iterator[str]:
+    """A row for each figure; whole, it says what torch takes, and what goes over the bus."""
+    headings = HEADINGS + MORE_HEADINGS * is_whole
     yield f"| {' | '.join(headings)} |"
     yield f"|{' --- |' * len(headings)}"
     for each in chosen:
         ours, theirs = each["dmlvk_ms"], each["onnxruntime_ms"]
         row = [each["model"], str(each["batch"]), f"{ours:.3g}", f"{theirs:.3g}", f"{theirs / ours:.1f}"]
-        if with_traffic:
-            known = [each.get(name) for name in ("parts", "bytes_to_device", "bytes_from_device")]
-            row += ["not recorded" if number is None else f"{number:,}" for number in known]
+        if is_whole:
+            peers = each.get("peers_ms", {})
+            row += [number(each.get("device_ms")), *(number(peers.get(name)) for name in PEERS)]
+            row += [number(each.get(name)) for name in ("parts", "bytes_to_device", "bytes_from_device")]
         yield f"| {' | '.join(row)} |"
+
+
+def number(value: float | None) -> str:
+    """An integer or a time as the page has it."""
+    if value is None:
+        return "not recorded"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
 def circumstances(chosen: list[Figure]) -> str:
@@ -116,7 +129,7 @@ def circumstances(chosen: list[Figure]) -> str:
 
 def shown() -> list[Figure]:
     """The figures of README."""
-    return [each for each in figures() if SHOWN in each["device"]]
+    return [each for each in figures() if SHOWN in each["device"] and each["model"] in SHOWN_MODELS]
 
 
 def written(text: str) -> str:
@@ -139,7 +152,7 @@ def page() -> Iterator[str]:
     known = figures()
     for device in dict.fromkeys(figure["device"] for figure in known):
         chosen = [figure for figure in known if figure["device"] == device]
-        yield from (f"### {device}", "", *table(chosen, with_traffic=True), "", circumstances(chosen), "")
+        yield from (f"### {device}", "", *table(chosen, is_whole=True), "", circumstances(chosen), "")
 
 
 def operators() -> Iterator[str]:
