@@ -93,7 +93,7 @@ def in_child(work):
             print(f"{work.__name__}: {error!r}", flush=True)
             os._exit(1)
         sys.exit(7)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 100
     while time.monotonic() < end:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
