@@ -11,6 +11,8 @@ import pytest
 import dmlvk
 from dmlvk.onnx import InferenceSession
 from tests.onnx.models import Node, elements, model_of, onnx_runtime, require_equal
+from tests.onnx.random_networks import runs
+from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 Case = tuple[str, tuple[int, ...], dict[str, Any], dict[str, Any], int, int, str]
 # Operator, shape of x, attributes, further inputs, number of outputs, version, and where it runs.
@@ -148,3 +150,12 @@ def test_memory_is_shared_by_lifetime(device: dmlvk.Device) -> None:
         require_equal(session.run(None, {"x": x}), [np.triu(x, -19), np.triu(x, -12)])
     assert session.memory.peak <= 4 * x.nbytes
     assert session.memory.sum == 10 * x.nbytes
+
+
+def test_a_size_of_0_that_is_meant_is_not_kept(device: dmlvk.Device) -> None:
+    """Reshape with allowzero: ONNX Runtime refuses it, since no element is left."""
+    x = elements(np.random.default_rng(6), np.float32, (2, 3, 4))
+    node = ("Reshape", ["x", "sizes"], ["y"], {"allowzero": 1})
+    model = model_of([node], {"x": x}, {"y": np.float32}, {"sizes": np.array([0, 3, 4])}, opset=14)
+    (refused,) = ONNX_RUNTIME.call("networks", runs, model, [{"x": x}], device.name)
+    assert "ONNX Runtime cannot run the node 'node_0' (Reshape)" in refused

@@ -71,6 +71,30 @@ def test_a_silu_is_one_table(device: dmlvk.Device) -> None:
     assert rows[1].reason.startswith("into the table of")
 
 
+def test_a_table_of_one_element_stays_on_the_host(device: dmlvk.Device) -> None:
+    x = elements(np.random.default_rng(3), np.float32, (1,))
+    nodes, constants = quantized(x)
+    constants |= {"t": np.array(0.004, np.float32), "u": np.array(-128, np.int8)}
+    nodes.append(("com.microsoft.QLinearSigmoid", ["v", "s", "z", "t", "u"], ["y"], {}))
+    rows = placed(device, model_of(nodes, {"x": x}, {"y": np.int8}, constants), {"x": x})
+    assert rows[1].where == "host" and "a tensor of one element" in rows[1].reason
+
+
+def test_an_operand_that_is_repeated_comes_second(device: dmlvk.Device) -> None:
+    """The operands' order changes one sum in three hundred of two bytes, whichever of them the model names first."""
+    every = np.arange(-128, 128, dtype=np.int8)
+    feeds = {"x": every.reshape(256, 1), "w": every}
+    constants: dict[str, Array] = {"a": np.array(0.38, np.float32), "b": np.array(0.33, np.float32)}
+    constants |= {"c": np.array(0.34, np.float32), "p": np.array(86, np.int8), "z": np.array(3, np.int8)}
+    column, row = ["x", "a", "p"], ["w", "b", "z"]
+    nodes = [
+        ("com.microsoft.QLinearAdd", [*first, *second, "c", "z"], [name], {})
+        for name, first, second in (("y", column, row), ("v", row, column))
+    ]
+    rows = placed(device, model_of(nodes, feeds, {"y": np.int8, "v": np.int8}, constants), feeds)
+    assert [row.where for row in rows] == ["device", "device"]
+
+
 def test_parameters_may_be_dequantized_constants(device: dmlvk.Device) -> None:
     """A quantizer puts DequantizeLinear before the parameters of a BatchNormalization, a slope, a factor or a power."""
     rng = np.random.default_rng(5)
