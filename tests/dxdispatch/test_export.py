@@ -18,6 +18,7 @@ from dmlvk.command_line import main
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases import all_cases
 from dmlvk.conformance.dxdispatch import export_model, export_models
+from tests.amount import THOROUGH
 from tests.conformance.drill_cases import convolution_workload, workload
 
 # The first case of each group that has no special purpose on a device: the groups are the kinds of cases.
@@ -73,6 +74,9 @@ def test_an_exported_case_gives_the_expected_bytes(kind: str, device: dmlvk.Devi
     """The whole memory: elements, gaps and guard bytes. Where elements are undefined, all other bytes."""
     ((_, folder),) = export_models([KINDS[kind]], tmp_path)
     assert isinstance(folder, Path), folder
+    if not THOROUGH and list(KINDS).index(kind) % 3:  # by day every third is run; all are made and read
+        dmlvk.dxdispatch.load(folder / "model.json")
+        return
     run(folder, device)
     expected = np.load(folder / "OutputTensor.expected.npy")
     actual = np.load(folder / "OutputTensor.actual.npy")

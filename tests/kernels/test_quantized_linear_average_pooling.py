@@ -154,6 +154,7 @@ def described(
     return QuantizedLinearAveragePoolingDesc(**tensors, **fields)
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_taps_that_no_window_shows_together(tight_device: dmlvk.Device, is_whole: bool, is_last: bool) -> None:

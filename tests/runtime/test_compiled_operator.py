@@ -124,6 +124,7 @@ PACKED_MATRIX = dmlvk.TensorDesc("int16", (5, 6))
 
 
 class TestInitializingWithArrays:
+    @pytest.mark.every_driver(variant=["staged"])
     @pytest.mark.parametrize(
         "array",
         [

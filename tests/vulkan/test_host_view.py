@@ -68,7 +68,7 @@ def write_if_allowed(shared: np.ndarray, values: np.ndarray) -> np.ndarray:
     return values
 
 
-@pytest.mark.every_driver
+@pytest.mark.every_driver(drops_tensor_first=[False])
 @pytest.mark.parametrize("close", [close_by_name, close_by_with, lambda own: None], ids=["close", "with", "del"])
 @pytest.mark.parametrize("drops_tensor_first", [True, False])
 def test_a_view_outlives_tensor_and_device(

@@ -64,6 +64,7 @@ def kernels(gpu: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, path: str) 
     return {dispatch.kernel for dispatch in gpu.plan(desc, path).dispatches}
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize(
     ("x_type", "last", "channels", "filters", "taps", "groups", "path"),
     [
@@ -95,6 +96,7 @@ def test_layers_by_vectors(
     run(gpu, desc, arrays, expected, path)
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("groups", [1, 24], ids=["first layer", "depthwise"])
 def test_layers_of_few_channels(gpu: dmlvk.Device, groups: int) -> None:
     desc, arrays = case("u8", 24 if groups > 1 else 3, 24, 5, groups, last=True)
