@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import stat
 from collections.abc import Callable
@@ -172,3 +173,19 @@ def test_json_is_printable_ascii() -> None:
     assert text.isascii()
     assert text.isprintable()
     assert files.parse_json(text, "here") == value
+
+
+def test_a_file_may_be_as_large_as_is_said_and_no_larger(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(11))
+    assert files.read_bytes(path, 11) == bytes(11)
+    with pytest.raises(files.FileError, match=r"'.*file' cannot be read: it has more than"):
+        files.read_bytes(path, 10)
+
+
+def test_a_pickle_is_no_array(tmp_path: Path) -> None:
+    """NumPy's own words would say how to run it."""
+    path = tmp_path / "array.npy"
+    path.write_bytes(pickle.dumps([1, 2]))
+    with pytest.raises(files.FileError, match=r"array\.npy' is no \.npy file$"):
+        files.read_npy(path)

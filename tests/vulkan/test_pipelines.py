@@ -18,7 +18,8 @@ import dmlvk
 from dmlvk import DataType, TensorDesc
 from dmlvk.conformance.profiles import narrow
 from dmlvk.runtime import device as device_module
-from dmlvk.vulkan import pipeline_cache
+from dmlvk.runtime import implementation
+from dmlvk.vulkan import pipeline_cache, pipelines
 from dmlvk.vulkan.device_properties import chain_of, feature_structures
 from dmlvk.vulkan.library import vk
 from tests.vulkan.variants import copy_desc
@@ -146,6 +147,19 @@ def test_closing_waits_for_the_compiler(own: dmlvk.Device, compiler: Any) -> Non
         assert ended and time.monotonic() >= ended[0]
         with pytest.raises(dmlvk.DeviceError, match="closed"):
             compiled.result()
+
+
+def test_the_pipeline_that_was_asked_for_last_is_kept_longest(
+    device: dmlvk.Device, compiler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipelines, "PIPELINES_KEPT_ON_CPU", 2)
+    compiled = compiler(lambda: None)
+    with dmlvk.Device(device.name) as own:
+        dispatches = {rank: own.plan(desc(rank)).dispatches[0] for rank in (1, 2, 3)}
+        for rank, count in ((1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)):
+            kernel = dispatches[rank].kernel
+            own.vulkan.pipelines.get(kernel, implementation.spirv(kernel), dispatches[rank].specialization)
+            assert len(compiled) == count
 
 
 def test_compiling_in_the_middle_of_compiling_the_same(own: dmlvk.Device, compiler: Any) -> None:

@@ -13,6 +13,7 @@ import pytest
 import dmlvk
 from dmlvk.vulkan import host_threads, staging_ring, transfers
 from dmlvk.vulkan.library import vk
+from dmlvk.vulkan.queue import Queue
 from tests.runtime.busy import keep_busy
 from tests.vulkan.variants import SMALL_SEGMENT, VARIANTS, copy_desc, open_variant
 
@@ -163,3 +164,36 @@ def test_clearing_comes_after_earlier_work_and_before_later_work(device: dmlvk.D
         own.vulkan.transfers.clear(target.memory(), 0, SMALL_SEGMENT)
         target.write(values)
         np.testing.assert_array_equal(target.numpy(), values)
+
+
+def test_the_host_moves_bytes_when_the_work_is_done_that_uses_them(device: dmlvk.Device) -> None:
+    """In several segments of memory; the whole of one is moved by the tensor itself."""
+    with open_variant(device, "segmented") as own:
+        submission, used = keep_busy(own, 0.2)
+        used.numpy()
+        assert submission.done
+        submission, used = keep_busy(own, 0.2)
+        used.write(np.zeros(used.desc.sizes, np.uint8))
+        assert submission.done
+
+
+def test_the_copy_queue_waits_for_the_compute_queue(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU drivers run both in turn, so that no result shows it."""
+    required: list[tuple[object, int]] = []
+    with open_variant(device, "staged-copy-queue") as own:
+        queue, copy_queue = own.vulkan.queue, own.vulkan.copy_queue
+        assert copy_queue is not None
+        require = Queue.require
+
+        def recorded(self: Queue, other: Queue, value: int) -> None:
+            if self is copy_queue:
+                required.append((other, value))
+            require(self, other, value)
+
+        monkeypatch.setattr(Queue, "require", recorded)
+        for use in (lambda tensor: tensor.numpy(), lambda tensor: tensor.write(np.zeros(tensor.desc.sizes, np.uint8))):
+            _, used = keep_busy(own, 0.2)
+            required.clear()
+            last = queue.submitted
+            use(used)
+            assert required == [(queue, last)]
