@@ -87,7 +87,7 @@ def test_an_operand_that_is_repeated_comes_second(device: dmlvk.Device) -> None:
     constants: dict[str, Array] = {"a": np.array(0.38, np.float32), "b": np.array(0.33, np.float32)}
     constants |= {"c": np.array(0.34, np.float32), "p": np.array(86, np.int8), "z": np.array(3, np.int8)}
     column, row = ["x", "a", "p"], ["w", "b", "z"]
-    nodes = [
+    nodes: list[Any] = [
         ("com.microsoft.QLinearAdd", [*first, *second, "c", "z"], [name], {})
         for name, first, second in (("y", column, row), ("v", row, column))
     ]
