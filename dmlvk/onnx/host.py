@@ -327,6 +327,11 @@ def is_known(kind: onnx.TypeProto | None) -> bool:
     return kind is not None and bool(kind.WhichOneof("value"))
 
 
+def is_without_rank(kind: onnx.TypeProto) -> bool:
+    """Whether a type is that of a tensor with any number of dimensions."""
+    return kind.HasField("tensor_type") and not kind.tensor_type.HasField("shape")
+
+
 def kind_of(value: Any, known: onnx.TypeProto | None) -> onnx.TypeProto:
     """The type of an input: the known one if the value has it, or else that of the value, with any sizes."""
     if known is not None and is_known(known) and _has_kind(value, known):

@@ -14,7 +14,7 @@ from dmlvk.onnx.errors import ModelError, NotOnDeviceError, RefusedError
 from dmlvk.onnx.execution import Execution, Held
 from dmlvk.onnx.fusion import fused
 from dmlvk.onnx.graph import Graph, Node, reading
-from dmlvk.onnx.host import HostPart, is_known, kind_of
+from dmlvk.onnx.host import HostPart, is_known, is_without_rank, kind_of
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Builder, Program
 from dmlvk.onnx.registry import ENTRIES, entry_of, parameters_of, scales_of
@@ -78,9 +78,15 @@ class HostStep(Step):
         threads: int = 0,
     ) -> None:
         super().__init__(graph, nodes, keeps_all, private)
-        # Inputs whose types inference does not know: a part has the types of the values that it was made for.
+        # A part has the types of the values that it was made for, where inference does not find types, or the rank of a
+        # value between nodes: ONNX Runtime may know that from what the model says, and a Scan needs it.
+        self._types = {
+            name: kind
+            for name, kind in ((name, graph.types.get(name)) for name in self.inputs)
+            if kind is not None and (name in graph.inputs or not is_without_rank(kind))
+        }
         self._of_any_type = [
-            name for name in self.inputs if name in graph.uncertain or not is_known(graph.types.get(name))
+            name for name in self.inputs if name in graph.uncertain or not is_known(self._types.get(name))
         ]
         self.threads = threads
         self._parts: OrderedDict[Any, HostPart] = OrderedDict()
@@ -91,7 +97,7 @@ class HostStep(Step):
             for name in self.inputs:
                 profile.download(values[name])
         feeds = {name: values[name].host() for name in self.inputs}
-        types = self.graph.types
+        types = self._types
         key = tuple(kind_of(feeds[name], types.get(name)).SerializeToString() for name in self._of_any_type)
         part = self._parts.get(key)
         if part is None:

@@ -470,6 +470,22 @@ def _no_turns() -> OddModel:
     return OddModel(made.SerializeToString(), {"x": X}, [])
 
 
+def _scan_of_sizes_that_the_model_says() -> OddModel:
+    """Inference does not find the rank of what the Scan reads; the model says it."""
+    element, result = onnx.ValueInfoProto(name="element"), onnx.ValueInfoProto(name="inside")
+    body = helper.make_graph([node("Transpose", ["element"], ["inside"])], "body", [element], [result])
+    made = model(
+        [
+            node("Unsqueeze", ["x", "axes"], ["u"]),
+            node("Concat", ["u", "u"], ["c"], axis=0),
+            node("Scan", ["c"], ["y"], body=body, num_scan_inputs=1),
+        ]
+    )
+    made.graph.input.append(helper.make_tensor_value_info("axes", TensorProto.INT64, [1]))
+    made.graph.value_info.append(helper.make_tensor_value_info("u", TensorProto.FLOAT, [None] * 3))
+    return OddModel(made.SerializeToString(), {"x": X, "axes": np.array([0])}, [])
+
+
 def _index_without_dimensions() -> OddModel:
     made = model(
         [node("OneHot", ["x", "depth", "values"], ["y"])], [tensor("depth", np.int64(3)), tensor("values", X[0, :2])]
@@ -494,6 +510,7 @@ UNUSED = onnx.TensorProto(name="", data_type=TensorProto.FLOAT, dims=X.shape)
 ODD = {
     "an optional input": _optional_input(),
     "a loop of no turns": _no_turns(),
+    "a scan of sizes that the model says": _scan_of_sizes_that_the_model_says(),
     "an index without dimensions": _index_without_dimensions(),
     "a file": _in_a_file(EXTERNAL),
     "length 0": _in_a_file(EXTERNAL, length="0"),
