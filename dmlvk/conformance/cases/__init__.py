@@ -7,18 +7,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.cases import by_declaration, invalid, invariance, onnx_backend
+from dmlvk.conformance.cases import invalid, invariance, onnx_backend
+from dmlvk.conformance.cases.by_declaration import declared_form
+from dmlvk.conformance.cases.combinations import Group
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
 
 CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
 
-BY_OPERATOR: Mapping[type[OperatorDesc], CaseSource] = parts(__name__, "cases", default=by_declaration.cases)
+BY_OPERATOR: Mapping[type[OperatorDesc], tuple[Group, ...]] = parts(
+    __name__, "GROUPS", default=lambda desc: (declared_form(desc),)
+)
 SOURCES: tuple[CaseSource, ...] = (
-    *BY_OPERATOR.values(),
+    *(group.cases for groups in BY_OPERATOR.values() for group in groups),
     onnx_backend.cases,
     invalid.cases,
-    invariance.cases,
+    *(group.cases for group in invariance.GROUPS),
 )
 
 

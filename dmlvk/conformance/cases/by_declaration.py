@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import INPUT_LAYOUTS, LIMITS, OUTPUT_LAYOUTS, SIZES, fits_rank, lay_out
 from dmlvk.conformance.cases.values import elements_of
@@ -109,8 +108,8 @@ def _is_data(rule: TensorRule) -> bool:
     return rule.of is None
 
 
-def cases_of(declared: type[OperatorDesc], default_only: bool = False) -> Iterator[Case]:
-    """The cases of an operator."""
+def declared_form(declared: type[OperatorDesc], left_out: Callable[[Mapping[str, str]], bool] | None = None) -> Group:
+    """The cases of what an operator's declaration leaves open."""
     choices = {name: _labelled(values) for name, values in parameters(declared).items()}
     # A parameter with one value says nothing in a name.
     fixed = {name: next(iter(values.items())) for name, values in choices.items() if len(values) == 1}
@@ -128,13 +127,8 @@ def cases_of(declared: type[OperatorDesc], default_only: bool = False) -> Iterat
 
     about = (form.__doc__ or "").strip()
     open_choices = {name: values for name, values in choices.items() if name not in fixed}
-    yield from Group(f"{declared.stem}:form", build, open_choices, keep=keep, about=about).cases(default_only)
+    return Group(f"{declared.stem}:form", build, open_choices, keep=keep, left_out=left_out, about=about)
 
 
 def _labelled(values: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     return dict(values) if isinstance(values, Mapping) else {str(value): value for value in values}
-
-
-def cases(declared: type[OperatorDesc]) -> Any:
-    """The function `cases` of an operator's module, for an operator without one."""
-    return partial(cases_of, declared)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
-from dmlvk.conformance.cases.by_declaration import cases_of
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
@@ -75,6 +75,8 @@ def axis(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 GROUPS = (
+    # A table of pairs does not fit into the small storage buffers of these limits.
+    declared_form(ByteTableDesc, left_out=lambda labels: labels["limits"] == "cut" and labels["optional"] == "present"),
     Group("byte_table:every", every, {"input": BYTES, "table": BYTES, "path": PATHS, "device": DEVICES}),
     Group("byte_table:pairs", pairs, {"first": BYTES, "second": BYTES, "table": BYTES}),
     Group(
@@ -88,15 +90,3 @@ GROUPS = (
         },
     ),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases, or those that run by default."""
-    # A table of pairs does not fit into the small storage buffers of these limits.
-    yield from (
-        case
-        for case in cases_of(ByteTableDesc, default_only)
-        if (case.parameters["limits"], case.parameters["optional"]) != ("cut", "present")
-    )
-    for group in GROUPS:
-        yield from group.cases(default_only)

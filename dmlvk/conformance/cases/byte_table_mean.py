@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
-from dmlvk.conformance.cases.by_declaration import cases_of
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
@@ -58,6 +58,7 @@ def planes(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 GROUPS = (
+    declared_form(ByteTableMeanDesc),
     Group(
         "byte_table_mean:planes",
         planes,
@@ -71,10 +72,3 @@ GROUPS = (
         },
     ),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases, or those that run by default."""
-    yield from cases_of(ByteTableMeanDesc, default_only)
-    for group in GROUPS:
-        yield from group.cases(default_only)

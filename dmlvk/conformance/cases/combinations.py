@@ -46,6 +46,8 @@ class Group:
         parameter to meet each value of every other.
     keep : callable, optional
         Whether a combination makes sense, given its labels.
+    left_out : callable, optional
+        Whether there is no case for a combination, although the default combinations are chosen as if there were.
     support : callable, optional
         What a device must have for a combination, given the profile and the parameters.
     about : str
@@ -57,6 +59,7 @@ class Group:
     parameters: Mapping[str, Mapping[str, Any] | Sequence[Any]]
     default: str = "pairs"
     keep: Callable[[Mapping[str, str]], bool] | None = None
+    left_out: Callable[[Mapping[str, str]], bool] | None = None
     support: Callable[[DeviceProfile, Parameters], NotSupported | None] | None = None
     about: str = ""
 
@@ -67,6 +70,11 @@ class Group:
 
     def cases(self, default_only: bool = False) -> Iterator[Case]:
         """All of them, or those that run by default, in the parameters' order."""
+        for case in self._combinations(default_only):
+            if self.left_out is None or not self.left_out(case.parameters):
+                yield case
+
+    def _combinations(self, default_only: bool) -> Iterator[Case]:
         values = {name: _labelled(choices) for name, choices in self.parameters.items()}
         if self.default != "all":
             defaults = self._defaults(values)

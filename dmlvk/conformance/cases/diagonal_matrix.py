@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS, OUTPUT_LAYOUTS, SIZES, TYPES, TYPES_BY_SIZE, lay_out
 from dmlvk.conformance.cases.values import SPECIAL_BITS
@@ -141,9 +141,3 @@ GROUPS = (
         default="none",
     ),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases of DIAGONAL_MATRIX, or those that run by default."""
-    for group in GROUPS:
-        yield from group.cases(default_only)

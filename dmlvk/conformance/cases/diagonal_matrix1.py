@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
 from dmlvk.conformance.cases.layouts import (
     INPUT_LAYOUTS,
@@ -293,9 +293,3 @@ GROUPS = (
     Group("diagonal_matrix1:long", long, {"shape": ("tall",), "device": GPU}),
     Group("diagonal_matrix1:page", page, {"example": ("1", "2", "3", "4")}, default="all"),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases of DIAGONAL_MATRIX1, or those that run by default."""
-    for group in GROUPS:
-        yield from group.cases(default_only)

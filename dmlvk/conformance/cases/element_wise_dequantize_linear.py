@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
-from dmlvk.conformance.cases.by_declaration import cases_of
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.byte_table import BYTES
 from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.element_wise_quantize_linear import BROKEN_RULES, parameters_group
@@ -15,7 +13,7 @@ from dmlvk.data_type import DataType
 from dmlvk.operators import ElementWiseDequantizeLinearDesc
 from dmlvk.tensor_desc import TensorDesc
 
-__all__ = ["BROKEN_RULES", "cases"]
+__all__ = ["BROKEN_RULES", "GROUPS"]
 
 
 def exponents(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -38,6 +36,7 @@ def exponents(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 GROUPS = (
+    declared_form(ElementWiseDequantizeLinearDesc),
     Group(
         "element_wise_dequantize_linear:exponents",
         exponents,
@@ -50,10 +49,3 @@ GROUPS = (
     ),
     parameters_group(ElementWiseDequantizeLinearDesc),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases, or those that run by default."""
-    yield from cases_of(ElementWiseDequantizeLinearDesc, default_only)
-    for group in GROUPS:
-        yield from group.cases(default_only)

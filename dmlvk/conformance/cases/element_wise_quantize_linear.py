@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
-from dmlvk.conformance.cases.by_declaration import cases_of
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.byte_table import BYTES
 from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
@@ -116,6 +116,7 @@ def parameters_group(operator: Operator) -> Group:
 
 
 GROUPS = (
+    declared_form(ElementWiseQuantizeLinearDesc),
     Group(
         "element_wise_quantize_linear:thresholds",
         thresholds,
@@ -123,10 +124,3 @@ GROUPS = (
     ),
     parameters_group(ElementWiseQuantizeLinearDesc),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases, or those that run by default."""
-    yield from cases_of(ElementWiseQuantizeLinearDesc, default_only)
-    for group in GROUPS:
-        yield from group.cases(default_only)

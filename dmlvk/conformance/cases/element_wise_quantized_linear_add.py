@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
-from dmlvk.conformance.cases.by_declaration import cases_of
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.byte_table import BYTES, PAIRS
 from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
@@ -82,6 +82,8 @@ def broadcast(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 GROUPS = (
+    # The table of pairs does not fit into the small storage buffers of these limits.
+    declared_form(ElementWiseQuantizedLinearAddDesc, left_out=lambda labels: labels["limits"] == "cut"),
     Group(
         "element_wise_quantized_linear_add:pairs",
         pairs,
@@ -107,13 +109,3 @@ GROUPS = (
         },
     ),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases, or those that run by default."""
-    # The table of pairs does not fit into the small storage buffers of these limits.
-    yield from (
-        case for case in cases_of(ElementWiseQuantizedLinearAddDesc, default_only) if case.parameters["limits"] != "cut"
-    )
-    for group in GROUPS:
-        yield from group.cases(default_only)

@@ -6,12 +6,12 @@ one digest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Way, Workload
+from dmlvk.conformance.case import Way, Workload
 from dmlvk.conformance.cases import diagonal_matrix1, one_hot, slice1
 from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import SIZES, TYPES, TYPES_BY_SIZE, lay_out
@@ -149,9 +149,3 @@ GROUPS = (
         {"type": TYPES_BY_SIZE, "output": ("packed", "gaps"), "way": WAYS},
     ),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All of these cases, or those that run by default."""
-    for group in GROUPS:
-        yield from group.cases(default_only)

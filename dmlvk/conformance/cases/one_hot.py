@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
 from dmlvk.conformance.cases.layouts import (
     INPUT_LAYOUTS,
@@ -341,9 +341,3 @@ GROUPS = (
     Group("one_hot:long", long, {"axis": (1,), "device": GPU}),
     Group("one_hot:page", page, {"example": ("1", "2", "3", "4")}, default="all"),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases of ONE_HOT, or those that run by default."""
-    for group in GROUPS:
-        yield from group.cases(default_only)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import (
     INPUT_LAYOUTS,
@@ -199,9 +199,3 @@ GROUPS = (
         default="none",
     ),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases of SLICE, or those that run by default."""
-    for group in GROUPS:
-        yield from group.cases(default_only)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dmlvk.conformance.case import Case, NotSupported, Workload
+from dmlvk.conformance.case import NotSupported, Workload
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
 from dmlvk.conformance.cases.layouts import (
     INPUT_LAYOUTS,
@@ -435,9 +435,3 @@ GROUPS = (
     ),
     Group("slice1:page", page, {"example": ("1", "2")}, default="all"),
 )
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases of SLICE1, or those that run by default."""
-    for group in GROUPS:
-        yield from group.cases(default_only)

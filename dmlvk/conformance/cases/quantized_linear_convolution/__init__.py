@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from dmlvk.conformance.case import Case
 from dmlvk.conformance.cases.quantized_linear_convolution.rules import GROUPS
 from dmlvk.tensor_desc import MAXIMUM_UINT32
+
+__all__ = ["BROKEN_RULES", "GROUPS"]
 
 # The tensors at rank 3, and fields with one element for the width.
 _RANK_3 = {
@@ -41,9 +42,3 @@ BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "output_channels": {"output_tensor.sizes": [2, 6, 22, 45]},
     "output_sizes": {"output_tensor.sizes": [2, 3, 22, 44]},
 }
-
-
-def cases(default_only: bool = False) -> Iterator[Case]:
-    """All cases of QUANTIZED_LINEAR_CONVOLUTION, or those that run by default."""
-    for group in GROUPS:
-        yield from group.cases(default_only)
