@@ -33,7 +33,6 @@ WINGS = (
 INTERNAL = {
     *("CleanMessage", "KernelInterfaceError", "NotOnDeviceError", "ObstacleError", "ProcessEndError", "RefusedError"),
     "_Refused",
-    "_SingleTapError",
 }
 
 

@@ -140,7 +140,9 @@ class DispatchBuilder:
         self._push_constants: dict[str, int | Sequence[int]] = {}
         self._starts: list[tuple[int, int]] = []
 
-    def window(self, tensor: str, bounds: Range, address: int, unit: int, start: str, access: Access) -> None:
+    def window(
+        self, tensor: str, bounds: Range, address: int, unit: int, start: str, access: Access = Access.READ
+    ) -> None:
         """Bind some bytes of a tensor; push constant `start` tells the kernel where `address` is, in units of `unit`.
 
         The address may lie outside of the window: the kernel's arithmetic is modulo 2**32.
@@ -151,6 +153,25 @@ class DispatchBuilder:
         self._starts.append((word, (address - first) // unit))
         name = start.partition("[")[0]
         self._push_constants.setdefault(name, [0] * self._interface.push_constants[name][1])
+
+    def show(
+        self,
+        view: View,
+        box: Sequence[Range],
+        start: str,
+        access: Access = Access.READ,
+        *,
+        at: Sequence[int] | None = None,
+    ) -> int:
+        """Bind the elements of a box of a view, whose first one, or the one `at` a place, the kernel finds by `start`.
+
+        Returns the number of bytes.
+        """
+        first, end = view.bounds(box)
+        self.window(
+            view.tensor, (first, end), first if at is None else view.address(at), view.element_size, start, access
+        )
+        return end - first
 
     def unread_window(self, other: Window, start: str) -> None:
         """Bind another window's memory at a binding that the kernel does not read: Vulkan requires a buffer there."""
@@ -199,6 +220,16 @@ class DispatchBuilder:
 def by_dimension(name: str, dimensions: str, values: Sequence[int]) -> dict[str, int]:
     """Constants whose names end in a dimension's letter: "input_stride" and "nchw" make input_stride_n and so on."""
     return {f"{name}_{letter}": value for letter, value in zip(dimensions, values, strict=True)}
+
+
+def sizes_of(box: Box) -> list[int]:
+    """The number of elements along each dimension of a box."""
+    return [high - low for low, high in box]
+
+
+def outermost(box: Box) -> int | None:
+    """The first dimension along which a box can be cut; None for a single element."""
+    return next((k for k, (low, high) in enumerate(box) if high - low > 1), None)
 
 
 def halves(box: Box, dimension: int) -> Iterator[Box]:
@@ -282,26 +313,19 @@ def _copies(
         for view in (destination, source):
             if not builder.fits(view.tensor, view.bounds(box)):
                 return largest(reach(view, box))
-        extents = [high - low for low, high in box]
-        is_long = math.prod(extents) > builder.elements_per_dispatch
-        return largest([extent - 1 for extent in extents]) if is_long else None
+        is_long = math.prod(sizes_of(box)) > builder.elements_per_dispatch
+        return largest([size - 1 for size in sizes_of(box)]) if is_long else None
 
     dispatches: list[Dispatch] = []
     for box in boxes(((0, 1),) * padding + tuple((0, size) for size in sizes), cut):
-        extents = [high - low for low, high in box]
-        count = math.prod(extents)
+        count, unit = math.prod(sizes_of(box)), source.element_size
         dispatch = DispatchBuilder("quantized_linear_convolution/copy")
-        origin = [low for low, _ in box]
-        unit = source.element_size
-        dispatch.window(source.tensor, source.bounds(box), source.address(origin), unit, "source_start", Access.READ)
-        written = destination.bounds(box)
-        dispatch.window(
-            destination.tensor, written, destination.address(origin), unit, "destination_start", Access.WRITE
-        )
+        dispatch.show(source, box, "source_start")
+        dispatch.show(destination, box, "destination_start", Access.WRITE)
         dispatch.push(
             count=count,
             unused=0,
-            sizes=extents,
+            sizes=sizes_of(box),
             source_strides=source.strides,
             destination_strides=destination.strides,
         )

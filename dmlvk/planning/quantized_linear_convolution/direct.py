@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.planning import device_traits
+from dmlvk.planning.builder import (
+    BLOCK_SIZE,
+    DISPATCH_SECONDS,
+    Box,
+    DispatchBuilder,
+    View,
+    boxes,
+    by_dimension,
+    largest,
+    outermost,
+    reach,
+    sizes_of,
+)
 from dmlvk.planning.device_rates import rates_of
-from dmlvk.planning.plan import GENERAL_PATH, Plan
-from dmlvk.planning.quantized_linear_convolution.direct_dispatch import COLUMNS_AT_A_TIME, Direct
+from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
+from dmlvk.planning.plan import GENERAL_PATH, SCRATCH, Access, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution.operands import ROW_SIZE, Operands, table_bounds
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.planning.quantized_linear_convolution.tiles import packs_channels
 
-# The last step of an output, in taps.
-LAST_STEP_TAPS = 4.0
+# The last step of an output in taps, in the estimate, and for its share of the longest time.
+LAST_STEP_TAPS, LAST_STEP_TAPS_OF_SHARE = 4.0, 10
 # How often a byte counts in channels-last tensors, where neighbouring invocations read bytes that are not neighbours.
 SCATTERED = 5.6
+# Neighbouring outputs that an invocation computes.
+COLUMNS_AT_A_TIME = 4
+# |x - zx| and |w - zw| are at most 255: the sum of this many products fits 31 bits.
+PRODUCTS_IN_32_BITS = (2**31 - 1) // (255 * 255)
+# At most this many outputs, of 8 bytes each, have sums in progress over several dispatches at a time.
+LARGEST_ACCUMULATOR_COUNT, ACCUMULATOR_SIZE = 1 << 20, 8
+BEGIN, ADD = 1, 2
+# Two sizes share a push constant.
+LARGEST_SIZE = 0xFFFF
 
 
 class DirectPath(Path[None]):
@@ -50,15 +76,10 @@ class DirectPath(Path[None]):
         return rates.seconds(1, geometry.tap_count, busy)
 
     def plan(self, problem: Problem, tile: None) -> Plan:
-        stages = Stages(problem, problem.geometry, ("input_tensor", "filter_tensor"))
+        stages = Stages(problem, problem.geometry, ("input", "filter"))
         table, longest_seconds = stages.parameter_table(), self.longest_seconds(problem, tile)
-        direct = Direct(stages.operands, table, self.is_general, longest_seconds)
-        stages.add(*direct.stages())
+        stages.add(*Direct(stages.operands, table, self.is_general, longest_seconds).stages())
         return stages.plan(self.name)
-
-
-# Two sizes share a push constant.
-LARGEST_SIZE = 0xFFFF
 
 
 class GeneralPath(DirectPath):
@@ -73,3 +94,272 @@ class GeneralPath(DirectPath):
         if largest > LARGEST_SIZE:
             return Obstacle("the largest filter size, stride or dilation", largest, f"at most {LARGEST_SIZE}")
         return None
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """An operand that no window shows.
+
+    Attributes
+    ----------
+    of_outputs, of_taps : sequence of int
+        How far each dimension of the outputs, and of the taps, stretches its memory.
+    by_outputs : bool
+        Whether all taps of several outputs are shown together, if these are few enough.
+    """
+
+    of_outputs: Sequence[int]
+    of_taps: Sequence[int] = (0, 0, 0)
+    by_outputs: bool = True
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A convolution to be cut into dispatches of the direct kernel: by windows on the tensors, by time, by loops.
+
+    Boxes of outputs are (image, channel, row, column), those of taps (channel of the group, row, column).
+
+    Attributes
+    ----------
+    operands : Operands
+    table : View
+        The channels' parameters.
+    is_general : bool
+        Whether sizes and types are push constants.
+    longest_seconds : float
+        Of the whole convolution: see `Path.longest_seconds`.
+    """
+
+    operands: Operands
+    table: View
+    is_general: bool
+    longest_seconds: float
+
+    def stages(self) -> list[tuple[Dispatch, ...]]:
+        """First, in one stage, the outputs whose taps all fit windows. Then the others, box by box of taps."""
+        whole: list[Dispatch] = []
+        parts: list[tuple[Box, list[Box]]] = []
+        for box in boxes(self.operands.whole_output, self._cut):
+            if self._is_whole(box, self.operands.all_taps):
+                whole.append(self._dispatch(box, self.operands.all_taps))
+            else:
+                tap_boxes = self._tap_boxes(box)
+                assert tap_boxes is not None, "the box was cut until there were some"
+                parts.append((box, tap_boxes))
+        stages = [tuple(whole)] if whole else []
+        return stages + self._accumulating_stages(parts)
+
+    def _is_whole(self, box: Box, taps: Box) -> bool:
+        """Whether one dispatch can take some taps of some outputs."""
+        return self._hidden(box, taps) is None and not self._is_too_long(box, taps) and not self._is_too_deep(taps)
+
+    def _cut(self, box: Box) -> int | None:
+        """The dimension along which a box of outputs is to be cut; None if it is whole, or its taps are to be cut."""
+        all_taps, count = self.operands.all_taps, math.prod(sizes_of(box))
+        if self._is_too_long(box, all_taps) and (cut := outermost(box)) is not None:
+            return cut
+        if self._is_whole(box, all_taps):
+            return None
+        is_row = count == sizes_of(box)[3]
+        if is_row and count <= self._accumulator_limit and self._tap_boxes(box) is not None:
+            # A single row whose taps lie in two segments, for example: as much of it as possible at once.
+            return None
+        hidden = self._hidden(box, all_taps)
+        if hidden is not None and hidden.by_outputs and (cut := largest(hidden.of_outputs)) is not None:
+            return cut
+        if count > self._accumulator_limit and (cut := outermost(box)) is not None:
+            return cut
+        if self._tap_boxes(box) is not None:
+            return None
+        cut = outermost(box)
+        assert cut is not None, "a single tap of a single output always lies in a window"
+        return cut
+
+    def _tap_boxes(self, box: Box) -> list[Box] | None:
+        """Boxes of taps that one dispatch each can take; None if a single tap of these outputs is too much."""
+
+        def cut(taps: Box) -> int | None:
+            if self._is_whole(box, taps):
+                return None
+            hidden = self._hidden(box, taps)
+            return largest([size - 1 for size in sizes_of(taps)] if hidden is None else hidden.of_taps)
+
+        found: list[Box] = []
+        for taps in boxes(self.operands.all_taps, cut):
+            if not self._is_whole(box, taps):
+                return None
+            found.append(taps)
+        return found
+
+    def _accumulating_stages(self, parts: list[tuple[Box, list[Box]]]) -> list[tuple[Dispatch, ...]]:
+        """Stages that sum boxes of outputs over several boxes of taps, for as many outputs at once as memory allows."""
+        batches: list[list[tuple[Box, list[Box], int]]] = []
+        limit = used = self._accumulator_limit
+        for box, tap_boxes in parts:
+            count = math.prod(sizes_of(box))
+            if used + count > limit:
+                batches.append([])
+                used = 0
+            batches[-1].append((box, tap_boxes, used * ACCUMULATOR_SIZE))
+            used += count
+        if not batches:
+            return []
+        sizes = [sum(math.prod(sizes_of(box)) for box, _, _ in batch) for batch in batches]
+        start = self.operands.builder.scratch.allocate(max(sizes) * ACCUMULATOR_SIZE)
+        stages: list[tuple[Dispatch, ...]] = []
+        for batch in batches:
+            for index in range(max(len(tap_boxes) for _, tap_boxes, _ in batch)):
+                stages.append(
+                    tuple(
+                        self._dispatch(box, tap_boxes[index], ADD if index else BEGIN, start + place)
+                        for box, tap_boxes, place in batch
+                        if index < len(tap_boxes)
+                    )
+                )
+            stages.append(tuple(self._requantize(box, start + place) for box, _, place in batch))
+        return stages
+
+    @property
+    def _accumulator_limit(self) -> int:
+        """The number of accumulators at a time: they fit one window in the rest of the first scratch segment."""
+        builder = self.operands.builder
+        room = min(builder.window_limit, builder.profile.segment_size - builder.scratch.size)
+        return max(1, min(LARGEST_ACCUMULATOR_COUNT, (room - BLOCK_SIZE) // ACCUMULATOR_SIZE))
+
+    def _hidden(self, box: Box, taps: Box) -> Hidden | None:
+        """The first operand that no window shows; None if all are shown."""
+        operands, geometry = self.operands, self.operands.geometry
+        source, filters, output, builder = operands.input, operands.filter, operands.output, operands.builder
+        fits, images, channels, rows, columns = builder.fits, *(size - 1 for size in sizes_of(box))
+        last_taps = [size - 1 for size in sizes_of(taps)]
+        if not fits(source.tensor, operands.seen_bounds(box, taps)):
+            of_group, per_group = geometry.output_channels_per_group, geometry.input_channels_per_group
+            groups = (box[1][1] - 1) // of_group - box[1][0] // of_group
+            in_place = [s * factor for s, factor in zip(source.strides[2:], geometry.strides, strict=True)]
+            of_outputs = [images * source.strides[0], groups * per_group * source.strides[1]]
+            of_outputs += [rows * in_place[0], columns * in_place[1]]
+            steps = [s * factor for s, factor in zip(source.strides[1:], (1, *geometry.dilations), strict=True)]
+            # If the taps of one output take most of a window, few outputs would share the window.
+            span = (per_group - 1) * source.strides[1]
+            for k in range(2):
+                extent = (geometry.filter_size[k] - 1) * geometry.dilations[k]
+                span += min(extent, geometry.input_size[k] - 1) * source.strides[2 + k]
+            of_taps = [last * step for last, step in zip(last_taps, steps, strict=True)]
+            return Hidden(of_outputs, of_taps, span <= builder.window_limit // 2)
+        if not fits(filters.tensor, filters.bounds((box[1], *taps))):
+            first, end = filters.bounds(((0, 1), *operands.all_taps))
+            of_taps = [last * step for last, step in zip(last_taps, filters.strides[1:], strict=True)]
+            return Hidden([0, channels * filters.strides[0], 0, 0], of_taps, end - first <= builder.window_limit - 16)
+        if not fits(output.tensor, output.bounds(box)):
+            return Hidden(reach(output, box))
+        is_shown = fits(self.table.tensor, table_bounds(self.table, box[1]))
+        return None if is_shown else Hidden([0, channels * ROW_SIZE, 0, 0])
+
+    def _seconds(self, box: Box, taps: Box) -> float:
+        """The share of the longest time that some taps of some outputs have."""
+        return self.longest_seconds * _work(box, taps) / _work(self.operands.whole_output, self.operands.all_taps)
+
+    def _is_too_long(self, box: Box, taps: Box) -> bool:
+        return self._seconds(box, taps) > DISPATCH_SECONDS
+
+    def _is_too_deep(self, taps: Box) -> bool:
+        """Whether an invocation's nested loops exceed the driver's limit of iterations."""
+        channels, rows, columns = sizes_of(taps)
+        # A loop counts its last test, too.
+        iterations = channels * (2 + rows * (2 + columns))
+        most = device_traits.loop_iterations(self.operands.builder.profile)
+        return most is not None and iterations > most
+
+    def _dispatch(self, box: Box, taps: Box, accumulate: int = 0, accumulators: int = 0) -> Dispatch:
+        """Some taps of some outputs: all of them, or added to accumulators in scratch memory."""
+        operands, geometry, source = self.operands, self.operands.geometry, self.operands.input
+        sizes, (tap_channels, *tap_sizes) = sizes_of(box), sizes_of(taps)
+        dispatch = DispatchBuilder("quantized_linear_convolution/direct")
+        corner, bounds = operands.corner(box, taps), operands.seen_bounds(box, taps)
+        dispatch.window(source.tensor, bounds, source.address(corner), 1, "input_start")
+        moved = bounds[1] - bounds[0] + dispatch.show(operands.filter, (box[1], *taps), "filter_start")
+        self._show_table(dispatch, box)
+        if accumulate:
+            size = math.prod(sizes) * ACCUMULATOR_SIZE
+            written = (accumulators, accumulators + size)
+            dispatch.window(SCRATCH, written, accumulators, ACCUMULATOR_SIZE, "output_start", Access.WRITE)
+            moved += size
+        else:
+            moved += dispatch.show(operands.output, box, "output_start", Access.WRITE)
+        count = math.prod(sizes[:3]) * -(-sizes[3] // COLUMNS_AT_A_TIME)
+        dispatch.push(
+            count=count,
+            channels=sizes[1],
+            rows=sizes[2],
+            columns=sizes[3],
+            first_of_group=box[1][0] % geometry.output_channels_per_group,
+            channels_of_group=geometry.output_channels_per_group,
+            tap_channels=tap_channels,
+            first_row=corner[2],
+            first_column=corner[3],
+            row_limit=geometry.input_size[0],
+            column_limit=geometry.input_size[1],
+            input_stride_group=source.strides[1] * geometry.input_channels_per_group,
+            **by_dimension("input_stride", "nchw", source.strides),
+            **by_dimension("filter_stride", "mchw", operands.filter.strides),
+            **by_dimension("output_stride", "nchw", operands.output.strides),
+        )
+        many_taps = 0
+        if math.prod(sizes_of(taps)) > PRODUCTS_IN_32_BITS:
+            many_taps = 2 if tap_sizes[1] > PRODUCTS_IN_32_BITS else 1
+        parameters = operands.parameters
+        kinds = (parameters.input_unsigned, parameters.filter_unsigned, parameters.output_unsigned)
+        types = sum(1 << bit for bit, is_unsigned in enumerate(kinds) if is_unsigned)
+        pairs = {"tap": tap_sizes, "stride": geometry.strides, "dilation": geometry.dilations}
+        pushed = {f"{name}s": rows | columns << 16 for name, (rows, columns) in pairs.items()}
+        if self.is_general:
+            dispatch.push(unsigned_types=types, **pushed)
+            types, pairs = 0, dict.fromkeys(pairs, (1, 1))
+        else:
+            dispatch.push(unsigned_types=0, **dict.fromkeys(pushed, 0))
+        specialization = {
+            LOCAL_SIZE_X: operands.builder.workgroup_size,
+            "MANY_TAPS": many_taps,
+            "ACCUMULATE": accumulate,
+            "GENERAL": int(self.is_general),
+            "TAP_ROWS": pairs["tap"][0],
+            "TAP_COLUMNS": pairs["tap"][1],
+            **by_dimension("STRIDE", "HW", pairs["stride"]),
+            **by_dimension("DILATION", "HW", pairs["dilation"]),
+            "UNSIGNED_TYPES": types,
+        }
+        return dispatch.finish(
+            specialization,
+            operands.builder.grid(count),
+            seconds=self._seconds(box, taps),
+            bytes_moved=moved,
+            operations=2 * math.prod(sizes_of(box)) * math.prod(sizes_of(taps)),
+        )
+
+    def _show_table(self, dispatch: DispatchBuilder, box: Box) -> None:
+        rows = table_bounds(self.table, box[1])
+        dispatch.window(self.table.tensor, rows, rows[0], 4, "table_start")
+
+    def _requantize(self, box: Box, accumulators: int) -> Dispatch:
+        sizes, builder, output = sizes_of(box), self.operands.builder, self.operands.output
+        count, dispatch = math.prod(sizes), DispatchBuilder("quantized_linear_convolution/requantize")
+        read = (accumulators, accumulators + count * ACCUMULATOR_SIZE)
+        dispatch.window(SCRATCH, read, accumulators, ACCUMULATOR_SIZE, "accumulator_start")
+        self._show_table(dispatch, box)
+        dispatch.show(output, box, "output_start", Access.WRITE)
+        strides = by_dimension("output_stride", "nchw", output.strides)
+        dispatch.push(count=count, channels=sizes[1], rows=sizes[2], columns=sizes[3], **strides)
+        unsigned = int(self.operands.parameters.output_unsigned)
+        return dispatch.finish(
+            {LOCAL_SIZE_X: builder.workgroup_size, "OUTPUT_UNSIGNED": unsigned},
+            builder.grid(count),
+            seconds=builder.element_seconds(count),
+            bytes_moved=9 * count,
+        )
+
+
+def _work(box: Box, taps: Box) -> int:
+    """Multiply-adds, with those of the columns that an invocation computes beside."""
+    *others, columns = sizes_of(box)
+    padded = -(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME
+    return math.prod(others) * padded * (math.prod(sizes_of(taps)) + LAST_STEP_TAPS_OF_SHARE)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
-from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
+from dmlvk.planning.quantized_linear_convolution.operands import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.questions import MATRIX_QUESTIONS

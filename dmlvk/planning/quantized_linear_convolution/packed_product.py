@@ -8,21 +8,20 @@ from typing import ClassVar
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import Box, DispatchBuilder, View, by_dimension
+from dmlvk.planning.builder import Box, DispatchBuilder, View, by_dimension, sizes_of
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import Access, Dispatch, Plan
+from dmlvk.planning.plan import Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import EFFICIENCY
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
+from dmlvk.planning.quantized_linear_convolution.operands import table_bounds
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
-from dmlvk.planning.quantized_linear_convolution.parameters import table_bounds
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     GROUP,
     IMAGE,
     OPERATIONS_OF_WORD,
-    PANEL,
     ROW,
     ProductCutter,
     Shape,
@@ -30,6 +29,7 @@ from dmlvk.planning.quantized_linear_convolution.product import (
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, obstacle_to_packing, packing_seconds
+from dmlvk.planning.quantized_linear_convolution.tiles import packs_channels
 
 # Groups of one channel are mostly zeros, in words or joined. The direct kernel is up to three times as fast on lavapipe
 # and twice on SwiftShader, and with eight filters a group about as fast: it is to be taken.
@@ -70,68 +70,47 @@ class PackedProductCutter(ProductCutter[Shape]):
         return self.operands.builder.fits(self.table.tensor, table_bounds(self.table, self.channels(box)))
 
     def dispatch(self, box: Box) -> Dispatch:
-        geometry, part, packed_filter = self.geometry, self.part, self.packed_filter
-        channels, written = self.channels(box), self.written(box)
-        extents = [high - low for low, high in box]
+        geometry, part = self.geometry, self.part
+        extents, (image, group, quad, row, column) = sizes_of(box), part.strides
         dispatch = DispatchBuilder(self.shape.kernel)
-        quad_stride, row_stride, column_stride = part.strides
-        first_word = (
-            (box[IMAGE][0] - part.images[0]) * part.image_stride
-            + (box[GROUP][0] - part.groups[0]) * part.group_stride
-            + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * row_stride
-            + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * column_stride
-        )
-        start = part.start + 4 * first_word
-        dispatch.window(part.tensor, (part.start, part.start + part.size), start, 4, "input_start", Access.READ)
-        panels = packed_filter.bounds(self.panels(box))
-        dispatch.window(packed_filter.tensor, panels, panels[0], 4, "filter_start", Access.READ)
-        rows = table_bounds(self.table, channels)
-        dispatch.window(self.table.tensor, rows, rows[0], 4, "table_start", Access.READ)
-        address = self.operands.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
-        dispatch.window(
-            self.operands.output.tensor, self.operands.output.bounds(written), address, 1, "output_start", Access.WRITE
-        )
-        first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
-        if extents[GROUP] > 1:
-            first_stored, end_stored = 0, geometry.output_channels_per_group
+        place = part.place(geometry, *(box[dimension][0] for dimension in (IMAGE, GROUP, ROW, COLUMN)))
+        dispatch.window(part.tensor, (part.start, part.start + part.size), place, 4, "input_start")
+        self.show_filter(dispatch, box, 4)
+        rows = table_bounds(self.table, self.channels(box))
+        dispatch.window(self.table.tensor, rows, rows[0], 4, "table_start")
+        self.show_output(dispatch, box)
         dispatch.push(
-            pixels=extents[IMAGE] * extents[ROW] * extents[COLUMN],
+            pixels=self.pixels(box),
             rows=extents[ROW],
             columns=extents[COLUMN],
-            words=packed_filter.words,
-            taps=geometry.tap_count,
-            channels=end_stored,
-            channels_of_group=geometry.output_channels_per_group,
-            panel_stride=packed_filter.panel_size // 4,
-            panels_of_group=packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
-            input_stride_n=part.image_stride,
-            input_stride_group=part.group_stride,
-            input_stride_quad=quad_stride,
-            input_stride_h=row_stride * geometry.strides[0],
-            input_stride_w=column_stride * geometry.strides[1],
-            tap_stride_h=row_stride * geometry.dilations[0],
-            tap_stride_w=column_stride * geometry.dilations[1],
+            words=self.packed_filter.words,
+            input_stride_n=image,
+            input_stride_group=group,
+            input_stride_quad=quad,
+            input_stride_h=row * geometry.strides[0],
+            input_stride_w=column * geometry.strides[1],
+            tap_stride_h=row * geometry.dilations[0],
+            tap_stride_w=column * geometry.dilations[1],
             **by_dimension("output_stride", "nchw", self.operands.output.strides),
-            first_channel=first_stored,
         )
-        # Words hold four channels if channels are contiguous (NHWC), otherwise four pixels.
-        store_channels = self.operands.output.strides[1] == 1 and geometry.output_channels > 1
         specialization = {
             LOCAL_SIZE_X: self.shape.local_size,
             "FILTER_HEIGHT": geometry.filter_size[0],
             "FILTER_WIDTH": geometry.filter_size[1],
             "OUTPUT_UNSIGNED": int(self.operands.parameters.output_unsigned),
-            "STORE_CHANNELS": int(store_channels),
+            "STORE_CHANNELS": int(packs_channels(geometry)),
         }
         if self.shape.tiled:
             specialization["TILE_CHANNELS"] = self.shape.panel
         if self.shape.channels_last:
             # Words of K at once: if a pixel has an even number of words, pairs lie together, at multiples of 8 bytes.
             specialization["WORDS"] = 1 if part.quads % 2 else 2
-        operations = self.operations(box)
-        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.own_tap_count)
         return dispatch.finish(
-            specialization, self.grid(box), seconds=self.seconds(box), bytes_moved=moved, operations=operations
+            specialization,
+            self.grid(box),
+            seconds=self.seconds(box),
+            bytes_moved=self.bytes_moved(box),
+            operations=self.operations(box),
         )
 
 
@@ -174,7 +153,7 @@ class PackedProductPath(Path[Shape]):
 
     def plan(self, problem: Problem, tile: Shape) -> Plan:
         geometry = tile.geometry
-        stages = Stages(problem, geometry, ("input_tensor",))
+        stages = Stages(problem, geometry, ("input",))
         table = stages.parameter_table()
         packed_filter = stages.packed_filter(tile.panel, FilterPacking.of(geometry, tile.channels_last))
         longest_seconds = self.longest_seconds(problem, tile)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TypeAlias
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Box, DispatchBuilder, Range, boxes, by_dimension, dense_copy
@@ -15,7 +15,7 @@ from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 
 UNSIGNED_FLIP = 0x80
-PACK_FILTER_WORKGROUP_SIZE = 64
+WORKGROUP_SIZE = 64
 # Output channels of the widest panels of any path.
 WIDEST_PANEL = 128
 
@@ -113,29 +113,18 @@ class FilterPacking:
         return cls("quantized_linear_convolution/pack_filter", words, {"CHANNELS_LAST": int(channels_last)})
 
 
-class FilterDispatches(NamedTuple):
-    """A packed filter, and the dispatches that make it.
-
-    Attributes
-    ----------
-    packed : PackedFilter
-    initialization : tuple of list of Dispatch
-        What runs once: copies, then the packing.
-    before, dispatches : list of Dispatch
-        What runs at each execution: copies, then the packing.
-    """
-
-    packed: PackedFilter
-    initialization: tuple[list[Dispatch], list[Dispatch]]
-    before: list[Dispatch]
-    dispatches: list[Dispatch]
+# Dispatches that copy a filter, and those that pack it.
+Phases: TypeAlias = tuple[list[Dispatch], list[Dispatch]]
 
 
-def pack_filter(operands: Operands, is_owned: bool, width: int, packing: FilterPacking) -> FilterDispatches:
-    """The packed filter, in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML.
+def pack_filter(
+    operands: Operands, is_owned: bool, width: int, packing: FilterPacking
+) -> tuple[PackedFilter, Phases, Phases]:
+    """The packed filter, in panels of `width` channels, what runs once, and what runs at each execution.
 
-    The filter's zero point stands between the channels of joined groups. Its view, by output channel, fits windows. If
-    it may change from one execution to the next, an owned filter is kept as it is, and packed at each execution.
+    It is packed once if the tensor is OWNED_BY_DML. The filter's zero point stands between the channels of joined
+    groups. Its view, by output channel, fits windows. If it may change from one execution to the next, an owned filter
+    is kept as it is, and packed at each execution.
     """
     builder, geometry, source = operands.builder, operands.geometry, operands.filter
     zero_point = operands.parameters.views.get("filter_zero_point_tensor")
@@ -147,10 +136,9 @@ def pack_filter(operands: Operands, is_owned: bool, width: int, packing: FilterP
     arena = builder.persistent if is_owned else builder.scratch
     of_group = geometry.output_channels_per_group
     packed = PackedFilter(arena.name, arena.allocate(size), width, packing.words, of_group, packing.rows_after)
-    taps: list[Range] = [(0, size) for size in geometry.filter_sizes[1:]]
 
     def is_shown(panels: Range) -> bool:
-        return builder.fits(source.tensor, source.bounds([packed.channels(panels), *taps]))
+        return builder.fits(source.tensor, source.bounds(_filters(operands, packed, panels)))
 
     def cut(box: Box) -> int | None:
         (panels,) = box
@@ -164,44 +152,41 @@ def pack_filter(operands: Operands, is_owned: bool, width: int, packing: FilterP
     if not is_shown(everything[0]) and not all(is_shown(panels) for (panels,) in boxes(everything, cut)):
         # The strides are so large that one panel's channels do not fit a window.
         source, before = dense_copy(builder, arena, source, geometry.filter_sizes)
-    with_source = replace(operands, filter=source)
-    dispatches = [_pack_filter_dispatch(with_source, packing, packed, panels) for (panels,) in boxes(everything, cut)]
-    if is_owned:
-        return FilterDispatches(packed, (before, dispatches), [], [])
-    return FilterDispatches(packed, (kept, []), before, dispatches)
+    operands = replace(operands, filter=source)
+    dispatches = [_pack_filter_dispatch(operands, packing, packed, panels) for (panels,) in boxes(everything, cut)]
+    return (packed, (before, dispatches), ([], [])) if is_owned else (packed, (kept, []), (before, dispatches))
+
+
+def _filters(operands: Operands, packed: PackedFilter, panels: Range) -> Box:
+    """The box of the filter that some panels hold."""
+    return packed.channels(panels), *((0, size) for size in operands.geometry.filter_sizes[1:])
 
 
 def _pack_filter_dispatch(operands: Operands, packing: FilterPacking, packed: PackedFilter, panels: Range) -> Dispatch:
-    geometry, source = operands.geometry, operands.filter
-    zero_point = operands.parameters.views.get("filter_zero_point_tensor")
-    channels_of_group = packed.channels_of_group
-    first, last = packed.channels(panels)
+    geometry, joined, channels_of_group = operands.geometry, joined_groups(operands.geometry), packed.channels_of_group
+    # Only between joined groups.
+    zero_point = operands.parameters.views.get("filter_zero_point_tensor") if joined > 1 else None
+    (first, last), written = packed.channels(panels), packed.bounds(panels)
     dispatch = DispatchBuilder(packing.kernel)
-    taps: list[Range] = [(0, size) for size in geometry.filter_sizes[1:]]
-    address, bounds = source.address([first, 0, 0, 0]), source.bounds([(first, last), *taps])
-    dispatch.window(source.tensor, bounds, address, 1, "filter_start", Access.READ)
-    written = packed.bounds(panels)
+    dispatch.show(operands.filter, _filters(operands, packed, panels), "filter_start")
     dispatch.window(packed.tensor, written, written[0], 4, "packed_start", Access.WRITE)
-    joined = joined_groups(geometry)
-    is_read = joined > 1 and zero_point is not None
-    if is_read and zero_point is not None:
-        bounds = zero_point.bounds([(first, last)])
-        dispatch.window(zero_point.tensor, bounds, zero_point.address([first]), 1, "zero_point_start", Access.READ)
-    else:
+    if zero_point is None:
         dispatch.unread_window(dispatch.windows[0], "zero_point_start")
+    else:
+        dispatch.show(zero_point, [(first, last)], "zero_point_start")
     dispatch.push(
         count=last - first,
         channels=geometry.filter_sizes[1],
         words=packing.words,
         channels_of_group=channels_of_group,
         first_of_group=first % channels_of_group,
-        **by_dimension("stride", "mchw", source.strides),
+        **by_dimension("stride", "mchw", operands.filter.strides),
     )
     specialization = {
-        LOCAL_SIZE_X: PACK_FILTER_WORKGROUP_SIZE,
+        LOCAL_SIZE_X: WORKGROUP_SIZE,
         "FLIP": UNSIGNED_FLIP if operands.parameters.filter_unsigned else 0,
         "JOINED": joined,
-        "HAS_ZERO_POINT": int(is_read),
+        "HAS_ZERO_POINT": int(zero_point is not None),
         **packing.specialization,
     }
     layout = {
@@ -209,23 +194,18 @@ def _pack_filter_dispatch(operands: Operands, packing: FilterPacking, packed: Pa
         "FILTER_HEIGHT": geometry.filter_size[0],
         "FILTER_WIDTH": geometry.filter_size[1],
         "ROWS_AFTER": packing.rows_after,
-        "ZERO_POINT_STRIDE": zero_point.strides[0] if is_read and zero_point is not None else 0,
+        "ZERO_POINT_STRIDE": 0 if zero_point is None else zero_point.strides[0],
     }
     if packing.sizes is None:
         specialization.update(layout)
     else:
         dispatch.push(**{name.lower(): value for name, value in {**layout, **packing.sizes}.items()})
-    elements = (last - first) * packing.words * 4
-    return dispatch.finish(
-        specialization,
-        folded(last - first, operands.builder.profile),
-        seconds=operands.builder.element_seconds(elements),
-        bytes_moved=2 * elements,
-    )
+    elements, builder = (last - first) * packing.words * 4, operands.builder
+    grid, seconds = folded(last - first, builder.profile), builder.element_seconds(elements)
+    return dispatch.finish(specialization, grid, seconds=seconds, bytes_moved=2 * elements)
 
 
 PARAMETERS_KERNEL = "quantized_linear_convolution/matrix_parameters"
-WORKGROUP_SIZE = 64
 # Rows of a panel after its words: the sums, and those of kernels/quantized_linear_convolution/prepared_channel.glsl.
 PREPARED_ROWS = 5
 
@@ -245,9 +225,7 @@ def channel_parameters(operands: Operands, packed: PackedFilter) -> list[Dispatc
 
     dispatches: list[Dispatch] = []
     for (panels,) in boxes(((0, geometry.group_count * packed.panels_of_group),), cut):
-        bounds = packed.bounds(panels)
-        channels = packed.channels(panels)
-        count = panels[1] - panels[0]
+        bounds, channels, count = packed.bounds(panels), packed.channels(panels), panels[1] - panels[0]
         dispatch = DispatchBuilder(PARAMETERS_KERNEL)
         dispatch.window(packed.tensor, bounds, bounds[0], 4, "panels_start", Access.WRITE)
         sources.bind(dispatch, channels, dispatch.windows[0])
@@ -259,12 +237,7 @@ def channel_parameters(operands: Operands, packed: PackedFilter) -> list[Dispatc
             taps=geometry.tap_count,
             width=packed.width,
         )
-        dispatches.append(
-            dispatch.finish(
-                {LOCAL_SIZE_X: WORKGROUP_SIZE, **sources.constants},
-                folded(count, builder.profile),
-                seconds=builder.element_seconds(8 * packed.width * count),
-                bytes_moved=40 * (channels[1] - channels[0]),
-            )
-        )
+        specialization, grid = {LOCAL_SIZE_X: WORKGROUP_SIZE, **sources.constants}, folded(count, builder.profile)
+        seconds, moved = builder.element_seconds(8 * packed.width * count), 40 * (channels[1] - channels[0])
+        dispatches.append(dispatch.finish(specialization, grid, seconds=seconds, bytes_moved=moved))
     return dispatches

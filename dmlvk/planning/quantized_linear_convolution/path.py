@@ -16,8 +16,7 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View
 from dmlvk.planning.device_rates import longest
 from dmlvk.planning.plan import Plan
-from dmlvk.planning.quantized_linear_convolution.operands import Operands
-from dmlvk.planning.quantized_linear_convolution.parameters import Sources
+from dmlvk.planning.quantized_linear_convolution.operands import Operands, Sources
 from dmlvk.planning.quantized_linear_convolution.product_geometry import (
     ProductGeometry,
     folded_geometry,

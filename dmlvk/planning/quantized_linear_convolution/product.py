@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from dmlvk.device_profile import DeviceType
-from dmlvk.planning.builder import DISPATCH_SECONDS, Box, Range, boxes, largest, reach
+from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, boxes, largest, reach, sizes_of
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
-from dmlvk.planning.plan import Dispatch
+from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter
@@ -143,15 +143,41 @@ class ProductCutter(ABC, Generic[AnyShape]):
         return box[IMAGE], self.stored(box), box[ROW], box[COLUMN]
 
     def operations(self, box: Box) -> int:
-        low, high = self.stored(box)
-        pixels = 1
-        for dimension in (IMAGE, ROW, COLUMN):
-            pixels *= box[dimension][1] - box[dimension][0]
-        return 2 * pixels * (high - low) * self.geometry.own_tap_count
+        return 2 * math.prod(sizes_of(self.written(box))) * self.geometry.own_tap_count
 
     def pixels(self, box: Box) -> int:
         """The number of pixels that the kernel counts along its grid."""
         return math.prod(box[dimension][1] - box[dimension][0] for dimension in (IMAGE, ROW, COLUMN))
+
+    def bytes_moved(self, box: Box) -> int:
+        """The bytes of the input, the filter and the output."""
+        first, end = self.packed_filter.bounds(self.panels(box))
+        return self.part.size + end - first + math.prod(sizes_of(self.written(box)))
+
+    def show_filter(self, dispatch: DispatchBuilder, box: Box, unit: int) -> None:
+        """Bind the panels of a box, in units of so many bytes, and push what all kernels ask for."""
+        packed, has_groups = self.packed_filter, box[GROUP][1] - box[GROUP][0] > 1
+        panels, stored = packed.bounds(self.panels(box)), self.stored_in_panels(box)
+        dispatch.window(packed.tensor, panels, panels[0], unit, "filter_start")
+        dispatch.push(
+            taps=self.geometry.tap_count,
+            first_channel=stored[0],
+            channels=stored[1],
+            channels_of_group=self.geometry.output_channels_per_group,
+            panel_stride=packed.panel_size // unit,
+            panels_of_group=packed.panels_of_group if has_groups else box[PANEL][1] - box[PANEL][0],
+        )
+
+    def stored_in_panels(self, box: Box) -> Range:
+        """The channels that a box stores, counted from the first one of its panels; those of each group, if several."""
+        first, (low, high) = self.channels(box)[0], self.stored(box)
+        many_groups = box[GROUP][1] - box[GROUP][0] > 1
+        return (0, self.geometry.output_channels_per_group) if many_groups else (low - first, high - first)
+
+    def show_output(self, dispatch: DispatchBuilder, box: Box) -> None:
+        """Bind the output of a box; it is found from the first channel of the panels, stored or not."""
+        corner = (box[IMAGE][0], self.channels(box)[0], box[ROW][0], box[COLUMN][0])
+        dispatch.show(self.operands.output, self.written(box), "output_start", Access.WRITE, at=corner)
 
     def seconds(self, box: Box) -> float:
         """A box's share of the longest time: of the outputs, with those of a tile that are never stored."""

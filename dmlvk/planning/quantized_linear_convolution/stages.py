@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View, dense_copy
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.depthwise_channels import PreparedChannels, prepared_channels
 from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
-from dmlvk.planning.quantized_linear_convolution.operands import Operands
+from dmlvk.planning.quantized_linear_convolution.operands import (
+    ROW_SIZE,
+    Sources,
+    gathered_parameters,
+    parameter_table,
+    parameter_views,
+)
 from dmlvk.planning.quantized_linear_convolution.packing import (
     WIDEST_PANEL,
     ChannelWords,
@@ -21,14 +27,7 @@ from dmlvk.planning.quantized_linear_convolution.packing import (
     channel_parameters,
     pack_filter,
 )
-from dmlvk.planning.quantized_linear_convolution.parameters import (
-    ROW_SIZE,
-    Sources,
-    gathered_parameters,
-    parameter_dispatches,
-    parameter_views,
-)
-from dmlvk.planning.quantized_linear_convolution.path import DATA, Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.tensor_desc import TensorFlags
 
 # Packing takes as long as a copy that reads and writes this number of bytes for each byte written.
@@ -59,52 +58,40 @@ class Stages:
     geometry : ConvolutionGeometry
         The convolution as the path sees it: it may step over some rows and columns of the input.
     copied : tuple of str
-        Fields of data tensors that are read in place. Tensors that are OWNED_BY_DML are copied first.
+        "input" and "filter", if they are read in place: tensors that are OWNED_BY_DML are copied first.
     """
 
     def __init__(self, problem: Problem, geometry: ConvolutionGeometry, copied: tuple[str, ...]) -> None:
         self.desc = problem.desc
-        self.geometry = geometry
-        self.builder = Builder(problem.profile, problem.offsets)
+        # The tensors as they are found after the stages so far.
+        self.operands = problem.operands(geometry)
+        self.builder = self.operands.builder
         # Each stage uses what the one before makes: copies, what is packed, what is worked out.
         self._initialization: tuple[list[Dispatch], list[Dispatch], list[Dispatch]] = ([], [], [])
         self._stages: list[tuple[Dispatch, ...]] = []
         self._prepared: list[Dispatch] = []
-        self.views = self._tensor_views(copied)
-        self.parameters: Mapping[str, View] = parameter_views(self.desc, self.builder, self._initialization[0])
-
-    def _tensor_views(self, copied: tuple[str, ...]) -> dict[str, View]:
-        geometry, builder = self.geometry, self.builder
-        views = {
-            "input_tensor": View("input_tensor", 0, 1, geometry.input_strides),
-            "filter_tensor": View("filter_tensor", 0, 1, geometry.filter_strides),
-            "output_tensor": View("output_tensor", 0, 1, geometry.output_strides),
-        }
         sizes = {
-            "input_tensor": (geometry.batch, geometry.input_channels, *geometry.input_size),
-            "filter_tensor": self.desc.geometry.filter_sizes,
+            "input": (geometry.batch, geometry.input_channels, *geometry.input_size),
+            "filter": self.desc.geometry.filter_sizes,
         }
         for name in copied:
-            if self.desc.tensors[name].flags & TensorFlags.OWNED_BY_DML:
-                views[name], dispatches = dense_copy(builder, builder.persistent, views[name], sizes[name])
+            if self.desc.tensors[f"{name}_tensor"].flags & TensorFlags.OWNED_BY_DML:
+                view = getattr(self.operands, name)
+                view, dispatches = dense_copy(self.builder, self.builder.persistent, view, sizes[name])
+                changes: dict[str, Any] = {name: view}
+                self.operands = replace(self.operands, **changes)
                 self._initialization[0].extend(dispatches)
-        return views
-
-    @property
-    def operands(self) -> Operands:
-        """The tensors as they are found after the stages so far."""
-        source, filters, output = (self.views[f"{name}_tensor"] for name in DATA)
-        parameters = Sources.of(self.desc, self.parameters)
-        return Operands(self.builder, self.geometry, source, filters, output, parameters)
+        sources = Sources.of(self.desc, parameter_views(self.desc, self.builder, self._initialization[0]))
+        self.operands = replace(self.operands, parameters=sources)
 
     def gather_parameters(self) -> None:
         """Let each tensor of parameters fit one window."""
-        self.parameters, dispatches = gathered_parameters(self.desc, self.builder, self.parameters)
+        self.operands, dispatches = gathered_parameters(self.operands)
         self._prepared += dispatches
 
     def parameter_table(self) -> View:
         """The table of parameters, a row for each output channel. It is made once if the tensors are OWNED_BY_DML."""
-        table, dispatches = parameter_dispatches(self.desc, self.builder, self.parameters)
+        table, dispatches = parameter_table(self.operands)
         if table.tensor == PERSISTENT:
             self._initialization[1].extend(dispatches)
         else:
@@ -114,29 +101,20 @@ class Stages:
     def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
         """The filter in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML."""
         is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
-        made = pack_filter(self.operands, is_owned, width, packing)
-        copies, packs = made.initialization
-        self._initialization[0].extend(copies)
-        self._initialization[1].extend(packs)
-        self._stages.append(tuple(made.before))
-        self._prepared += made.dispatches
-        return made.packed
+        packed, once, each_time = pack_filter(self.operands, is_owned, width, packing)
+        for stage, dispatches in zip(self._initialization[:2], once, strict=True):
+            stage.extend(dispatches)
+        self._stages.append(tuple(each_time[0]))
+        self._prepared += each_time[1]
+        return packed
 
     def work_out_parameters(self, packed: PackedFilter) -> None:
         """Work out the rows of parameters of a packed filter, once."""
         self._initialization[2].extend(channel_parameters(self.operands, packed))
 
-    def depthwise_channels(self) -> PreparedChannels | None:
-        """What follows from the filter and the parameters of a depthwise convolution, worked out once.
-
-        None if that takes more than one dispatch. All these tensors are OWNED_BY_DML.
-        """
-        prepared = prepared_channels(self.operands)
-        if prepared is None:
-            return None
-        channels, dispatch = prepared
+    def initialize(self, dispatch: Dispatch) -> None:
+        """Let a dispatch run once, after the copies."""
         self._initialization[1].append(dispatch)
-        return channels
 
     def prepare(self, dispatch: Dispatch) -> None:
         """Let a dispatch run before the next stage."""
@@ -155,7 +133,7 @@ class Stages:
 
         While one part is multiplied, the next part is packed. Parts take turns in two places in memory.
         """
-        builder, geometry = self.builder, self.geometry
+        builder, geometry = self.builder, self.operands.geometry
         size_limit = part_limit(builder, builder.scratch.size)
         parts = packed_parts(geometry, quads, size_limit, channels_last)
         room = max(part.size for part in parts) + PART_END

@@ -11,7 +11,7 @@ from dmlvk import quirks
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, View, by_dimension
+from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, View, by_dimension, sizes_of
 from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
@@ -20,7 +20,7 @@ from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInpu
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError
-from dmlvk.planning.quantized_linear_convolution.product import COLUMN, GROUP, IMAGE, PANEL, ROW, ProductCutter
+from dmlvk.planning.quantized_linear_convolution.product import COLUMN, GROUP, IMAGE, ROW, ProductCutter
 from dmlvk.planning.quantized_linear_convolution.tiles import (
     KERNEL,
     LARGE_TILE,
@@ -184,40 +184,16 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
         return channels, -(-pixels // self.turns(box)), groups * self.shape.tile.parts
 
     def dispatch(self, box: Box) -> Dispatch:
-        geometry, part, packed_filter, shape = self.geometry, self.part, self.packed_filter, self.shape
-        tile, runs = shape.tile, shape.runs
-        channels, written = self.channels(box), self.written(box)
-        extents = [high - low for low, high in box]
+        geometry, shape = self.geometry, self.shape
+        tile, runs, extents = shape.tile, shape.runs, sizes_of(box)
         first_row, first_column = self._first_tap(box)
         dispatch = DispatchBuilder(shape.kernel)
         strides, channel_stride = self._input_window(dispatch, box)
-        panels = packed_filter.bounds(self.panels(box))
-        dispatch.window(packed_filter.tensor, panels, panels[0], VECTOR_SIZE, "filter_start", Access.READ)
-        output_address = self.operands.output.address((box[IMAGE][0], channels[0], box[ROW][0], box[COLUMN][0]))
-        dispatch.window(
-            self.operands.output.tensor,
-            self.operands.output.bounds(written),
-            output_address,
-            1,
-            "output_start",
-            Access.WRITE,
-        )
-        self.operands.parameters.bind(dispatch, channels)
+        self.show_filter(dispatch, box, VECTOR_SIZE)
+        self.show_output(dispatch, box)
+        self.operands.parameters.bind(dispatch, self.channels(box))
         self._part_sums_window(dispatch, box)
-        first_stored, end_stored = (channel - channels[0] for channel in self.stored(box))
-        if extents[GROUP] > 1:
-            first_stored, end_stored = 0, geometry.output_channels_per_group
-        dispatch.push(
-            pixels=self.input_pixels(box),
-            taps=geometry.tap_count,
-            first_channel=first_stored,
-            channels=end_stored,
-            channels_of_group=geometry.output_channels_per_group,
-            panel_stride=packed_filter.panel_size // VECTOR_SIZE,
-            panels_of_group=packed_filter.panels_of_group if extents[GROUP] > 1 else extents[PANEL],
-            first_row=first_row,
-            first_column=first_column,
-        )
+        dispatch.push(pixels=self.input_pixels(box), first_row=first_row, first_column=first_column)
         sizes = {
             "RUN": runs.vectors,
             **by_dimension("STRIDE", "HW", geometry.strides),
@@ -239,27 +215,25 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             "PARTS": tile.parts,
         }
         self.push_sizes(dispatch, sizes)
-        unit_stored = self._store_unit(box, (first_stored, end_stored))
+        unit_stored = self._store_unit(box, self.stored_in_panels(box))
         constants = {
             **self._constants(shape, tile, runs),
             "WHOLE_STEPS": int(self._fetches_whole_steps(box)),
             "STORE_UNIT": unit_stored,
             **self.operands.parameters.constants,
             **size_constants(sizes, self.shares_pipelines(box)),
-            "PREPARED": int(packed_filter.rows_after > 1),
+            "PREPARED": int(self.packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             "EVEN_INPUT": int(self._reads_evenly(extents, strides)),
             "EVEN_OUTPUT": int(_is_even(extents, self.operands.output.strides)),
             **self.more_constants(box),
         }
-        operations = self.operations(box)
-        moved = part.size + panels[1] - panels[0] + operations // (2 * geometry.own_tap_count)
         return dispatch.finish(
             constants,
             self.grid(box),
             seconds=self.seconds(box),
-            bytes_moved=moved,
-            operations=operations,
+            bytes_moved=self.bytes_moved(box),
+            operations=self.operations(box),
             subgroup_size=self.subgroup_size,
         )
 
@@ -284,16 +258,11 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             address = self.source.address((box[IMAGE][0], first_channel, *self._first_tap(box)))
         else:
             unit, channel_stride = VECTOR_SIZE if runs.aligned else 4, 1
-            strides = [4 * part.image_stride, 4 * part.group_stride, 4 * part.columns * part.quads, 4 * part.quads]
+            strides = [4 * stride for k, stride in enumerate(part.strides) if k != 2]
             # The last run of a pixel is read in whole vectors.
             input_bounds = (part.start, part.start + part.size + (0 if runs.aligned else VECTOR_SIZE))
-            address = part.start + (
-                (box[IMAGE][0] - part.images[0]) * strides[0]
-                + (box[GROUP][0] - part.groups[0]) * strides[1]
-                + (box[ROW][0] - part.output_rows[0]) * geometry.strides[0] * strides[2]
-                + (box[COLUMN][0] - part.output_columns[0]) * geometry.strides[1] * strides[3]
-            )
-        dispatch.window(part.tensor, input_bounds, address, unit, "input_start", Access.READ)
+            address = part.place(geometry, *(box[dimension][0] for dimension in (IMAGE, GROUP, ROW, COLUMN)))
+        dispatch.window(part.tensor, input_bounds, address, unit, "input_start")
         return [stride // unit for stride in strides], channel_stride // unit
 
     def _part_sums_window(self, dispatch: DispatchBuilder, box: Box) -> None:

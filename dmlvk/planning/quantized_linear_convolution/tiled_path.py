@@ -140,7 +140,7 @@ class TiledPath(Path[AnyTiledShape]):
 
     def plan(self, problem: Problem, tile: AnyTiledShape) -> Plan:
         geometry = tile.geometry
-        stages = Stages(problem, geometry, ("input_tensor",))
+        stages = Stages(problem, geometry, ("input",))
         stages.gather_parameters()
         packing = tile.filter_packing
         if problem.has_owned_constants:

@@ -12,7 +12,7 @@ from dmlvk.errors import PathError
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder
 from dmlvk.planning.device_rates import rates_of
-from dmlvk.planning.quantized_linear_convolution.parameters import BUFFER_COUNT
+from dmlvk.planning.quantized_linear_convolution.operands import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import FILLING_WORKGROUPS
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry

@@ -12,7 +12,7 @@ import dmlvk
 from dmlvk import QuantizedLinearConvolutionDesc, TensorDesc, TensorFlags
 from dmlvk.planning import device_traits
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.quantized_linear_convolution import depthwise, depthwise_dispatch
+from dmlvk.planning.quantized_linear_convolution import depthwise
 from tests.convolution_cases import TYPES
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, last, quantized
 from tests.kernels.quantized_linear_convolution.paths import run
@@ -209,6 +209,6 @@ def test_parts_of_the_channels(
         start_padding=(1, 1),
     )
     longest = gpu.plan(desc, "depthwise").dispatches[-1].seconds
-    monkeypatch.setattr(depthwise_dispatch, "DISPATCH_SECONDS", longest / 3)
+    monkeypatch.setattr(depthwise, "DISPATCH_SECONDS", longest / 3)
     assert len(gpu.plan(desc, "depthwise").dispatches) == 4
     check(gpu, form, desc, arrays)
