@@ -44,7 +44,7 @@ PATHS: tuple[Path[Any], ...] = (
 PATH_NAMES = tuple(path.name for path in PATHS)
 QUESTIONS = {path.name: path.questions for path in PATHS if path.questions}
 # The paths whose tiles have names. `dmlvk tune` tries the tiles by their names.
-PATHS_WITH_TILES = tuple(path.name for path in PATHS if path.example_tile)
+PATHS_WITH_TILES = tuple(path.name for path in PATHS if path.has_named_tiles)
 
 
 WRONG_ANSWER = Obstacle("answer to a known question", "wrong", "right")
@@ -146,7 +146,7 @@ def _forced(problem: Problem, text: str) -> Plan:
         raise PathError(f"{OPERATOR} has no kernel path {shown(text)}: after a slash, the parts of K are 1 to 9999")
     paths = {path.name: path for path in PATHS if _obstacle_on(path, problem.profile) is None}
     path = paths.get(name)
-    if path is None or (tile_name and not path.example_tile):
+    if path is None or (tile_name and not path.has_named_tiles):
         names = ", ".join(repr(name) for name in paths)
         raise PathError(f"{OPERATOR} has no kernel path {shown(text)} on {problem.profile.name}; it has {names}")
     offer, obstacle = Offer.of(path, problem), path.obstacle_to(problem)

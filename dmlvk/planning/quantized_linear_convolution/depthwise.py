@@ -129,9 +129,6 @@ class DepthwisePath(Path[InputWords]):
 
     name = "depthwise"
 
-    def obstacle_on(self, profile: DeviceProfile) -> None:
-        return None
-
     def obstacle_to(self, problem: Problem) -> Obstacle | None:
         geometry = problem.geometry
         if geometry.input_channels_per_group != 1:
@@ -261,26 +258,16 @@ def prepared_channels(operands: Operands) -> tuple[View, Dispatch] | None:
 
 @dataclass(frozen=True)
 class Tiling:
-    """The outputs that an invocation and a workgroup compute.
+    """The outputs that an invocation and a workgroup compute."""
 
-    Attributes
-    ----------
-    rows, columns : int
-        Outputs of a tile.
-    tiles : int
-        Tiles that an invocation computes one after another.
-    block, most_block : int
-        Channels, or quads of channels, of a workgroup, and the most that there may be in such a pipeline.
-    size : int
-        Invocations of a workgroup.
-    """
-
+    # Outputs of a tile.
     rows: int
     columns: int
-    tiles: int
+    tiles: int  # tiles that an invocation computes one after another
+    # Channels, or quads of channels, of a workgroup, and the most that there may be in such a pipeline.
     block: int
     most_block: int
-    size: int
+    size: int  # invocations of a workgroup
 
     @property
     def items(self) -> int:
@@ -290,24 +277,14 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Depthwise:
-    """A depthwise convolution to be cut into dispatches.
-
-    Attributes
-    ----------
-    operands : Operands
-    words : InputWords
-    longest_seconds : float
-        Of the whole convolution: see `Path.longest_seconds`.
-    table : View, optional
-        The table of parameters, if the device multiplies without packed dot products.
-    prepared : View, optional
-        What follows from the filter and the parameters, if it is worked out once. It fits one window.
-    """
+    """A depthwise convolution to be cut into dispatches."""
 
     operands: Operands
     words: InputWords
+    # Of the whole convolution: see `Path.longest_seconds`.
     longest_seconds: float
-    table: View | None
+    table: View | None  # the table of parameters, if the device multiplies without packed dot products
+    # What follows from the filter and the parameters, if it is worked out once. It fits one window.
     prepared: View | None
 
     @property

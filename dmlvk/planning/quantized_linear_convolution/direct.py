@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmlvk.device_profile import DeviceProfile, DeviceType
+from dmlvk.device_profile import DeviceType
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
     BLOCK_SIZE,
@@ -53,12 +53,6 @@ class DirectPath(Path[None]):
     # Whether the sizes are push constants, so that all layers share a pipeline.
     is_general = False
 
-    def obstacle_on(self, profile: DeviceProfile) -> None:
-        return None
-
-    def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        return None
-
     def tiles(self, problem: Problem) -> tuple[None, ...]:
         return (None,) if self.obstacle_to(problem) is None else ()
 
@@ -98,19 +92,12 @@ class GeneralPath(DirectPath):
 
 @dataclass(frozen=True)
 class Hidden:
-    """An operand that no window shows.
+    """An operand that no window shows."""
 
-    Attributes
-    ----------
-    of_outputs, of_taps : sequence of int
-        How far each dimension of the outputs, and of the taps, stretches its memory.
-    by_outputs : bool
-        Whether all taps of several outputs are shown together, if these are few enough.
-    """
-
+    # How far each dimension of the outputs, and of the taps, stretches its memory.
     of_outputs: Sequence[int]
     of_taps: Sequence[int] = (0, 0, 0)
-    by_outputs: bool = True
+    by_outputs: bool = True  # whether all taps of several outputs are shown together, if these are few enough
 
 
 @dataclass(frozen=True)
@@ -118,21 +105,12 @@ class Direct:
     """A convolution to be cut into dispatches of the direct kernel: by windows on the tensors, by time, by loops.
 
     Boxes of outputs are (image, channel, row, column), those of taps (channel of the group, row, column).
-
-    Attributes
-    ----------
-    operands : Operands
-    table : View
-        The channels' parameters.
-    is_general : bool
-        Whether sizes and types are push constants.
-    longest_seconds : float
-        Of the whole convolution: see `Path.longest_seconds`.
     """
 
     operands: Operands
-    table: View
-    is_general: bool
+    table: View  # the channels' parameters
+    is_general: bool  # whether sizes and types are push constants
+    # Of the whole convolution: see `Path.longest_seconds`.
     longest_seconds: float
 
     def stages(self) -> list[tuple[Dispatch, ...]]:

@@ -35,32 +35,16 @@ FETCHES_OF_A_GROUP = 1.4
 
 @dataclass(frozen=True)
 class Work:
-    """What a product's kernel does for a convolution.
-
-    Attributes
-    ----------
-    workgroups : int
-    products : float
-        Operations: multiply-adds, times two, with those of outputs that are not stored.
-    fetched : float
-        Bytes that all workgroups fetch.
-    moved : float
-        Bytes of the input and of the output, of which caches hold some.
-    last_steps : float
-        Outputs that are scaled, rounded and stored.
-    waits : float
-        Loads that a workgroup waits for, one after the other.
-    parameter_rounds : int
-        Rounds of workgroups that each work out parameters first.
-    """
+    """What a product's kernel does for a convolution."""
 
     workgroups: int
+    # Operations: multiply-adds, times two, with those of outputs that are not stored.
     products: float
-    fetched: float
-    moved: float
-    last_steps: float
-    waits: float
-    parameter_rounds: int = 0
+    fetched: float  # bytes that all workgroups fetch
+    moved: float  # bytes of the input and of the output, of which caches hold some
+    last_steps: float  # outputs that are scaled, rounded and stored
+    waits: float  # loads that a workgroup waits for, one after the other
+    parameter_rounds: int = 0  # rounds of workgroups that each work out parameters first
 
     def seconds(self, rates: Rates, unit: str) -> float:
         """The estimate, with one dispatch.

@@ -17,7 +17,6 @@ from dmlvk.planning.quantized_linear_convolution.product_geometry import Product
 from dmlvk.planning.quantized_linear_convolution.questions import HALO_QUESTIONS
 from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import TiledCutter
 from dmlvk.planning.quantized_linear_convolution.tiles import (
-    PACK_FILTER_KERNEL,
     PACKED_MATRICES,
     VECTOR_SIZE,
     Runs,
@@ -28,8 +27,6 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
 )
 
 KERNEL = "quantized_linear_convolution/halo"
-EXAMPLE_TILE = "128x64x64:32x64"
-
 # How often a position counts that a workgroup fetches: it looks for its place, between images, rows and borders.
 FETCHES_OF_A_POSITION = 2
 # With few registers, the code spills 400 of them, and takes twice the instructions of `matrix` for a product.
@@ -39,6 +36,9 @@ SPILLS_LOSS = 4
 @dataclass(frozen=True)
 class HaloShape(TiledShape):
     """A tile with its halo on a device's matrices."""
+
+    reads_words = False
+    fetches_parts_of_lines = False  # all taps find a position's channels in shared memory
 
     @cached_property
     def runs(self) -> Runs:
@@ -51,10 +51,6 @@ class HaloShape(TiledShape):
         return Runs(quads, quads, vectors, width, height * width)
 
     @property
-    def reads_words(self) -> bool:
-        return False
-
-    @property
     def positions(self) -> int:
         """Positions of the input that a workgroup fetches for all taps of a step of channels."""
         return self.tile.pixels + Positions.of(self.geometry, self.geometry.output_size).halo
@@ -65,10 +61,6 @@ class HaloShape(TiledShape):
         return self.steps(self.runs) // self.runs.count
 
     @property
-    def fetches_parts_of_lines(self) -> bool:
-        return False  # all taps find a position's channels in shared memory
-
-    @property
     def fetched_bytes(self) -> int:
         filters = self.steps(self.runs) * self.tile.channels
         positions = FETCHES_OF_A_POSITION * self.steps_of_channels * self.positions
@@ -76,19 +68,8 @@ class HaloShape(TiledShape):
 
     @cached_property
     def filter_packing(self) -> FilterPacking:
-        """How the filter is packed: in whole steps for each tap."""
-        runs = self.runs
-        words = 4 * runs.vectors
-        # The kernel packs channels, whatever the output's layout.
-        sizes = {
-            "STEP_WORDS": self.tile.step // 4,
-            "RUN_WORDS": words,
-            "RUNS_W": runs.of_row,
-            "QUADS": words,
-            "IN_ORDER": 1,
-            "INTERLEAVED": self.block.n,
-        }
-        return FilterPacking(PACK_FILTER_KERNEL, 4 * runs.total, {}, sizes=sizes)
+        """How the filter is packed: in whole steps for each tap. The kernel packs channels, whatever the output."""
+        return self._packing(4 * self.runs.total, 4 * self.runs.vectors, self.block.n)
 
 
 @dataclass(frozen=True)
@@ -97,18 +78,12 @@ class Positions:
 
     A tap is the same number of positions away from every output. A row's end shares its border with the next row's
     start, and an image with the next one.
-
-    Attributes
-    ----------
-    pitch, plane : int
-        Positions from one row to the next, and from one image to the next.
-    halo : int
-        Positions from an output's first tap to its last one.
     """
 
+    # Positions from one row to the next, and from one image to the next.
     pitch: int
     plane: int
-    halo: int
+    halo: int  # positions from an output's first tap to its last one
 
     def of_outputs(self, images: int, extents: tuple[int, int]) -> int:
         """Positions from the first output of some images to the last one of as many rows and columns."""
@@ -117,34 +92,22 @@ class Positions:
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, extents: tuple[int, int]) -> Positions:
         """The positions of a number of rows and columns of outputs."""
-        sizes, reaches = [], []
-        for k in range(2):
-            reach = (geometry.filter_size[k] - 1) * geometry.dilations[k]
+        sizes, reaches = [], [(geometry.filter_size[k] - 1) * geometry.dilations[k] for k in range(2)]
+        for k, reach in enumerate(reaches):
             size = extents[k] + reach
             if extents[k] == geometry.output_size[k]:
                 # The shared part has to be border on both sides: its width is that of the wider border.
                 start, end = geometry.start_padding[k], size - geometry.input_size[k] - geometry.start_padding[k]
                 size = max(extents[k], min(size, geometry.input_size[k] + max(start, end)))
             sizes.append(size)
-            reaches.append(reach)
         return cls(sizes[1], sizes[0] * sizes[1], reaches[0] * sizes[1] + reaches[1])
-
-
-def obstacle_to_halo(geometry: ConvolutionGeometry) -> Obstacle | None:
-    """Why the kernel cannot take a convolution, whatever the tile."""
-    if geometry.filter_size == (1, 1):
-        return Obstacle("filter size", geometry.filter_size, "several taps")
-    if geometry.strides != (1, 1):
-        return Obstacle("strides", geometry.strides, "1")
-    if geometry.input_channels_per_group % VECTOR_SIZE:
-        return Obstacle("input channels of a group", geometry.input_channels_per_group, f"multiples of {VECTOR_SIZE}")
-    return None
 
 
 @dataclass(frozen=True)
 class HaloRules(TileRules):
     """The tiles of the path `halo`: all positions under a tile lie in shared memory, and two steps of its filter."""
 
+    example = "128x64x64:32x64"
     fetches_pixels_evenly = False
 
     geometry: ConvolutionGeometry
@@ -205,19 +168,24 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
 
     name = "halo"
     questions = HALO_QUESTIONS
-    example_tile = EXAMPLE_TILE
     shape_type = HaloShape
     cutter = HaloCutter
     packs_input = False
 
     def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
-        return obstacle_to_halo(geometry)
+        channels = geometry.input_channels_per_group
+        if geometry.filter_size == (1, 1):
+            return Obstacle("filter size", geometry.filter_size, "several taps")
+        if geometry.strides != (1, 1):
+            return Obstacle("strides", geometry.strides, "1")
+        if channels % VECTOR_SIZE:
+            return Obstacle("input channels of a group", channels, f"multiples of {VECTOR_SIZE}")
+        return None
 
     def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> HaloRules:
         # The kernel packs channels, whatever the output's layout.
-        common = MatrixRules.on(profile, block_of(profile), in_words=True)
-        lanes, units, block, step_unit = common.lanes, common.units, common.block, common.step_unit
-        return HaloRules(profile, KERNEL, EXAMPLE_TILE, True, lanes, units, block, step_unit, (1, 2), geometry)
+        like = MatrixRules.on(profile, block_of(profile), in_words=True)
+        return HaloRules(profile, KERNEL, True, like.lanes, like.units, like.block, like.step_unit, (1, 2), geometry)
 
     def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
         """The tiles that suit a device, the best first: subgroups of the fewest channels that fill whole words."""

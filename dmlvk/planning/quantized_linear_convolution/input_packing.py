@@ -32,34 +32,22 @@ CHANNELS_LAST_KERNEL_BY_PIXEL = "quantized_linear_convolution/channels_last_by_p
 
 @dataclass(frozen=True)
 class PackedInput:
-    """Part of the input, with its border, as words[image][group][quad][row][column], or channels last.
+    """Part of the input, with its border, as words[image][group][quad][row][column], or channels last."""
 
-    Attributes
-    ----------
-    tensor, start
-        The memory where the part lies, and its place there.
-    images, groups : Range
-        The images and groups that the part holds.
-    output_rows, output_columns : Range
-        The outputs whose taps the part holds completely.
-    rows, columns : int
-        The size of the part, in input positions.
-    quads : int
-        Words of a group.
-    channels_last : bool
-        Whether the layout is words[image][group][row][column][quad].
-    """
-
+    # The memory where the part lies, and its place there.
     tensor: str
     start: int
+    # The images and groups that the part holds.
     images: Range
     groups: Range
+    # The outputs whose taps the part holds completely.
     output_rows: Range
     output_columns: Range
+    # The size of the part, in input positions.
     rows: int
     columns: int
-    quads: int
-    channels_last: bool = False
+    quads: int  # words of a group
+    channels_last: bool = False  # whether the layout is words[image][group][row][column][quad]
 
     @property
     def strides(self) -> tuple[int, int, int, int, int]:

@@ -34,7 +34,6 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
 
 FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
 NO_MATRICES = Obstacle("matrices of signed bytes", "none that the kernels take", "VK_KHR_cooperative_matrix with one")
-EXAMPLE_TILE = "128x128x64:64x32"
 
 # Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. A multiprocessor has room for two
 # large tiles, not for three. If each workgroup works out the parameters of its channels first, large tiles are slower
@@ -62,6 +61,7 @@ LONG_K = 512
 class MatrixRules(TileRules):
     """The tiles of the path `matrix`."""
 
+    example = "128x128x64:64x32"
     takes_turns = True
 
     @classmethod
@@ -70,7 +70,7 @@ class MatrixRules(TileRules):
         height, width = matrix_outputs(kernel, block, in_words)
         units = (height, PACKED_MATRICES * width) if in_words else (PACKED_MATRICES * height, width)
         step_unit = max(2 * block.k, VECTOR_SIZE)
-        return cls(profile, kernel, EXAMPLE_TILE, in_words, profile.min_subgroup_size, units, block, step_unit, (2, 2))
+        return cls(profile, kernel, in_words, profile.min_subgroup_size, units, block, step_unit, (2, 2))
 
 
 @lru_cache(maxsize=64)
@@ -116,35 +116,28 @@ def _tiles(profile: DeviceProfile, block: Block, in_words: bool) -> list[Tile]:
     return MatrixRules.on(profile, block, in_words).possible(longer)
 
 
+# The tiles of GPUs by the invocations of a subgroup, and by whether words hold channels: pixels, channels, and those of
+# a subgroup. With 64 sums an invocation no GPU of 32 invocations or more spills registers; a subgroup loads 96 rows
+# for 64 x 32 products. Matrices of eight rows are those of devices with few registers: there 64 sums spill hundreds of
+# them, 32 sums few. The second operand, along the words of the output, has four matrices of a subgroup, and the first
+# operand one.
+SIDES = {
+    (32, True): ((64, 128, 32, 64), (128, 64, 32, 64), (64, 64, 32, 64)),
+    (32, False): ((64, 128, 64, 32), (128, 64, 64, 32), (64, 64, 64, 32), (128, 32, 64, 16)),
+    (16, True): ((128, 64, 8, 64), (64, 64, 8, 64)),
+    (16, False): ((64, 64, 64, 8), (128, 32, 64, 8), (64, 32, 64, 8)),
+    (0, True): ((128, 64, 8, 32), (64, 64, 8, 32), (64, 32, 8, 32)),
+    (0, False): ((64, 128, 32, 8), (64, 64, 32, 8), (64, 32, 32, 8)),
+}
+# 128 sums an invocation are for GPUs with 255 registers, and for drivers that use them.
+LARGEST_SIDES, STEP = (128, 128, 64, 64), 64
+
+
 def _gpu_tiles(profile: DeviceProfile, in_words: bool) -> list[Tile]:
-    if profile.min_subgroup_size >= 32:
-        # With 64 sums an invocation no GPU spills registers, and a subgroup loads 96 rows for 64 x 32 products. 128
-        # sums an invocation are for GPUs with 255 registers, and for drivers that use them.
-        has_registers = device_traits.keeps_large_tiles_in_registers(profile)
-        large = [Tile(128, 128, 64, 64, 64)] if has_registers else []
-        if in_words:
-            return [
-                *large,
-                Tile(64, 128, 64, 32, 64),
-                Tile(128, 64, 64, 32, 64),
-                Tile(64, 64, 64, 32, 64),
-            ]
-        return [
-            *large,
-            Tile(64, 128, 64, 64, 32),
-            Tile(128, 64, 64, 64, 32),
-            Tile(64, 64, 64, 64, 32),
-            Tile(128, 32, 64, 64, 16),
-        ]
-    # Matrices of eight rows, on devices with few registers: 64 sums an invocation spill hundreds of them, 32 sums few.
-    # The second operand, along the words of the output, has four matrices of a subgroup, and the first operand one.
-    if profile.min_subgroup_size >= 16:
-        if in_words:
-            return [Tile(128, 64, 64, 8, 64), Tile(64, 64, 64, 8, 64)]
-        return [Tile(64, 64, 64, 64, 8), Tile(128, 32, 64, 64, 8), Tile(64, 32, 64, 64, 8)]
-    if in_words:
-        return [Tile(128, 64, 64, 8, 32), Tile(64, 64, 64, 8, 32), Tile(64, 32, 64, 8, 32)]
-    return [Tile(64, 128, 64, 32, 8), Tile(64, 64, 64, 32, 8), Tile(64, 32, 64, 32, 8)]
+    lanes = next(least for least in (32, 16, 0) if profile.min_subgroup_size >= least)
+    has_largest = lanes == 32 and device_traits.keeps_large_tiles_in_registers(profile)
+    sides = (LARGEST_SIDES, *SIDES[lanes, in_words]) if has_largest else SIDES[lanes, in_words]
+    return [Tile(pixels, channels, STEP, *own) for pixels, channels, *own in sides]
 
 
 class MatrixUnitsPath(TiledPath[AnyTiledShape]):
@@ -166,7 +159,6 @@ class MatrixPath(MatrixUnitsPath[TiledShape]):
 
     name = "matrix"
     questions = MATRIX_QUESTIONS
-    example_tile = EXAMPLE_TILE
     cutter: ClassVar[type[TiledCutter[Any]]] = TiledCutter
     packs_input = True
     takes_turns = True

@@ -65,17 +65,11 @@ def _stem(field: str) -> str:
 
 @dataclass(frozen=True)
 class Sources:
-    """The tensors of parameters, and the facts about them that a kernel needs.
+    """The tensors of parameters, and the facts about them that a kernel needs."""
 
-    Attributes
-    ----------
-    views : mapping of str to View
-        By field; absent tensors have none. A view has one dimension, the output channel.
-    input_unsigned, filter_unsigned, output_unsigned : bool
-        Which of the data tensors are UINT8.
-    """
-
+    # By field; absent tensors have none. A view has one dimension, the output channel.
     views: Mapping[str, View]
+    # Which of the data tensors are UINT8.
     input_unsigned: bool
     filter_unsigned: bool
     output_unsigned: bool
@@ -122,26 +116,16 @@ class Sources:
 
 @dataclass(frozen=True)
 class Operands:
-    """A convolution's tensors, and the memory of its plan. `Stages` makes it; a tensor that is added is a field here.
+    """A convolution's tensors, and the memory of its plan. A tensor that is added is a field here."""
 
-    Attributes
-    ----------
-    builder : Builder
-        The limits of windows, and the memory allocated so far.
-    geometry : ConvolutionGeometry
-        The convolution as the path sees it: it may step over the input, or have joined groups.
-    input, filter, output : View
-        Bound tensors, or packed copies of those that are OWNED_BY_DML.
-    parameters : Sources
-        Scales, zero points and bias, and which of the data tensors are UINT8.
-    """
-
-    builder: Builder
+    builder: Builder  # the limits of windows, and the memory allocated so far
+    # The convolution as the path sees it: it may step over the input, or have joined groups.
     geometry: ConvolutionGeometry
+    # Bound tensors, or packed copies of those that are OWNED_BY_DML.
     input: View
     filter: View
     output: View
-    parameters: Sources
+    parameters: Sources  # scales, zero points and bias, and which of the data tensors are UINT8
 
     @property
     def all_taps(self) -> Box:

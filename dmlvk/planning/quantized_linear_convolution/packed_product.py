@@ -120,9 +120,6 @@ class PackedProductPath(Path[Shape]):
     # The unit that multiplies, by its name among the `Rates`.
     unit: ClassVar[str]
 
-    def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
-        return None
-
     def obstacle_to(self, problem: Problem) -> Obstacle | None:
         return self._obstacle_to(problem, problem.product_geometries[0])
 

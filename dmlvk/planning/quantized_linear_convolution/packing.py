@@ -22,17 +22,10 @@ WIDEST_PANEL = 128
 
 @dataclass(frozen=True)
 class ChannelWords:
-    """How many words of four channels there are.
+    """How many words of four channels there are."""
 
-    Attributes
-    ----------
-    quads : int
-        Words that hold the channels of a group at one position.
-    per_output : int
-        Words under the filter: K / 4.
-    """
-
-    quads: int
+    quads: int  # words that hold the channels of a group at one position
+    # Words under the filter: K / 4.
     per_output: int
 
     @classmethod
@@ -85,26 +78,14 @@ class PackedFilter:
 
 @dataclass(frozen=True)
 class FilterPacking:
-    """A kernel that packs filters, and what it takes besides.
-
-    Attributes
-    ----------
-    kernel : str
-    words : int
-        Words of an output channel.
-    specialization : mapping of str to int
-        Its additional specialization constants.
-    rows_after : int
-        Rows of a panel after its words: the sums, and room for the channels' parameters.
-    sizes : mapping of str to int, optional
-        The layout of K, for a kernel that takes all sizes as push constants.
-    """
+    """A kernel that packs filters, and what it takes besides."""
 
     kernel: str
-    words: int
-    specialization: Mapping[str, int]
+    words: int  # words of an output channel
+    specialization: Mapping[str, int]  # its additional specialization constants
+    # Rows of a panel after its words: the sums, and room for the channels' parameters.
     rows_after: int = 1
-    sizes: Mapping[str, int] | None = None
+    sizes: Mapping[str, int] | None = None  # the layout of K, for a kernel that takes all sizes as push constants
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:

@@ -34,17 +34,7 @@ Tile = TypeVar("Tile")
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a path cannot run on a device, or cannot take a convolution.
-
-    Attributes
-    ----------
-    quantity : str
-        The quantity that the rule limits: "filter taps".
-    found : object
-        Its value here.
-    possible : str
-        The possible values: "at most 49".
-    """
+    """Why a path cannot run on a device, or take a convolution: "filter taps", those found, and "at most 49"."""
 
     quantity: str
     found: object
@@ -64,19 +54,11 @@ class ObstacleError(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """A convolution to be planned for a device.
-
-    Attributes
-    ----------
-    desc : QuantizedLinearConvolutionDesc
-    profile : DeviceProfile
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, by field.
-    """
+    """A convolution to be planned for a device."""
 
     desc: QuantizedLinearConvolutionDesc
     profile: DeviceProfile
-    offsets: Mapping[str, int]
+    offsets: Mapping[str, int]  # bytes from the start of its memory to a tensor's own start, by field
 
     @property
     def geometry(self) -> ConvolutionGeometry:
@@ -118,18 +100,18 @@ class Path(ABC, Generic[Tile]):
     """One way to run a convolution. A path is stateless; all paths give the same bits."""
 
     name: ClassVar[str]
-    # The name of a tile as users write it after the path's, "matrix:128x128x64:64x32"; empty if tiles have no names.
-    example_tile: ClassVar[str] = ""
+    # Whether its tiles have names, which users write after the path's: "matrix:128x128x64:64x32".
+    has_named_tiles: ClassVar[bool] = False
     # What a driver has to answer right before the path is taken.
     questions: ClassVar[tuple[Question, ...]] = ()
 
-    @abstractmethod
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         """What the path needs and a device lacks; None if the device lacks nothing."""
+        return None
 
-    @abstractmethod
     def obstacle_to(self, problem: Problem) -> Obstacle | None:
         """Why the path cannot take a convolution, on a device that has everything that the path needs."""
+        return None
 
     @abstractmethod
     def tiles(self, problem: Problem) -> Sequence[Tile]:
@@ -191,19 +173,11 @@ class Path(ABC, Generic[Tile]):
 
 @dataclass(frozen=True)
 class Offer(Generic[Tile]):
-    """A path that can take a convolution, with its best tile.
-
-    Attributes
-    ----------
-    path : Path
-    tile : Tile
-    seconds : float
-        The estimated time.
-    """
+    """A path that can take a convolution, with its best tile."""
 
     path: Path[Tile]
     tile: Tile
-    seconds: float
+    seconds: float  # the estimated time
 
     @classmethod
     def of(cls, path: Path[Tile], problem: Problem) -> Offer[Tile] | None:

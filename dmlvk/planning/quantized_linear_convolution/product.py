@@ -27,33 +27,18 @@ OPERATIONS_OF_WORD = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """How a product kernel cuts its work.
+    """How a product kernel cuts its work."""
 
-    Attributes
-    ----------
-    geometry : ProductGeometry
-        The convolution, with joined groups or without.
-    kernel : str
-    local_size : int
-        Invocations of a workgroup.
-    panel : int
-        Output channels of a filter panel.
-    panels, pixels : int
-        Filter panels and pixels of a workgroup.
-    tiled : bool
-        Whether the kernel uses shared memory: channels along x, pixels along y, the panel a specialization constant.
-    channels_last : bool
-        Whether the kernel takes operands that are packed channels last.
-    """
-
-    geometry: ProductGeometry
+    geometry: ProductGeometry  # the convolution, with joined groups or without
     kernel: str
-    local_size: int
-    panel: int
+    local_size: int  # invocations of a workgroup
+    panel: int  # output channels of a filter panel
+    # Filter panels and pixels of a workgroup.
     panels: int
     pixels: int
+    # Whether the kernel uses shared memory: channels along x, pixels along y, the panel a specialization constant.
     tiled: bool
-    channels_last: bool
+    channels_last: bool  # whether the kernel takes operands that are packed channels last
 
     def padded_outputs(self, pixels: int) -> int:
         """The outputs that the kernel computes for a number of pixels, with those of a tile that are never stored."""
@@ -89,18 +74,13 @@ AnyShape = TypeVar("AnyShape", bound=Shape)
 
 @dataclass(frozen=True)
 class ProductCutter(ABC, Generic[AnyShape]):
-    """One part's product, to be cut into dispatches.
-
-    Attributes
-    ----------
-    longest_seconds : float
-        Of the whole convolution: see `Path.longest_seconds`.
-    """
+    """One part's product, to be cut into dispatches."""
 
     operands: Operands
     shape: AnyShape
     packed_filter: PackedFilter
     part: PackedInput
+    # Of the whole convolution: see `Path.longest_seconds`.
     longest_seconds: float
 
     @property

@@ -20,14 +20,9 @@ class ProductGeometry(ConvolutionGeometry):
     Outside of its own group, an output channel sees the filter's zero point: a real zero. So the joined convolution has
     the same outputs, as an ordinary convolution of fewer and wider groups. A kernel for wide groups takes it. It
     multiplies more, but nothing else helps a matrix unit that has sixteen columns and a group that has four.
-
-    Attributes
-    ----------
-    joined : int
-        The descriptor's groups that make one group here.
     """
 
-    joined: int = 1
+    joined: int = 1  # the descriptor's groups that make one group here
 
     @property
     def filter_sizes(self) -> tuple[int, int, int, int]:

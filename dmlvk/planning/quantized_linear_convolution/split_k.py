@@ -23,7 +23,6 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
 )
 
 KERNEL = "quantized_linear_convolution/split_k"
-EXAMPLE_TILE = "32x32x64:8"
 # With fewer, an invocation would fetch too many vectors of a step.
 LEAST_LANES = 32
 
@@ -52,13 +51,8 @@ MOST_PARTS = 16
 class SplitKShape(TiledShape):
     """A tile whose K is split over the subgroups of a workgroup."""
 
-    @property
-    def reads_bytes(self) -> bool:
-        return True
-
-    @property
-    def interleaved(self) -> int:
-        return 0
+    reads_bytes = True
+    interleaved = 0
 
     @property
     def reads_single_bytes(self) -> bool:
@@ -85,6 +79,7 @@ def is_alone(geometry: ProductGeometry) -> bool:
 class SplitKRules(TileRules):
     """The tiles of the path `split_k`: a subgroup has all outputs of its tile, and fetches its own step of K."""
 
+    example = "32x32x64:8"
     splits_k = True
     rest = 3 * VECTOR_SIZE
 
@@ -139,7 +134,6 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
 
     name = "split_k"
     questions = SPLIT_K_QUESTIONS
-    example_tile = EXAMPLE_TILE
     shape_type = SplitKShape
     cutter = SplitKCutter
     packs_input = True
@@ -153,9 +147,7 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
     def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> SplitKRules:
         in_words, block = packs_channels(geometry), block_of(profile)
         units, step_unit = (block.m, block.n), max(block.k, VECTOR_SIZE)
-        return SplitKRules(
-            profile, KERNEL, EXAMPLE_TILE, in_words, profile.min_subgroup_size, units, block, step_unit, (1, 1)
-        )
+        return SplitKRules(profile, KERNEL, in_words, profile.min_subgroup_size, units, block, step_unit, (1, 1))
 
     def unsplit(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
         """The tiles that a convolution may take on a device, whose K is not split yet."""

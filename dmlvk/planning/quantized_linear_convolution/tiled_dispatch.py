@@ -108,18 +108,11 @@ def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
 
 @dataclass(frozen=True)
 class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
-    """One part's product on matrix units.
+    """One part's product on matrix units."""
 
-    Attributes
-    ----------
-    fetch : int
-        How the input is read: WORDS, VECTORS, PLANES or BYTES.
-    source : View, optional
-        The input, if it is read in place.
-    """
-
+    # How the input is read: WORDS, VECTORS, PLANES or BYTES.
     fetch: int
-    source: View | None = None
+    source: View | None = None  # the input, if it is read in place
 
     def shares_pipelines(self, box: Box) -> bool:
         """Whether sizes are push constants."""

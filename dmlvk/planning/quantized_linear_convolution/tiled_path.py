@@ -38,6 +38,7 @@ class TiledPath(Path[AnyTiledShape]):
     first that is possible is taken; between paths, and between ways to join groups, the estimate decides.
     """
 
+    has_named_tiles = True
     shape_type: ClassVar[type[Any]] = TiledShape
     cutter: ClassVar[type[TiledCutter[Any]]]
     # Whether the path can pack an input that can neither be read in place nor be converted to NHWC.

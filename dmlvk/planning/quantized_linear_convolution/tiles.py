@@ -29,22 +29,16 @@ KERNEL_OF_FEW_REGISTERS = "quantized_linear_convolution/matrix_few_registers"
 PACK_FILTER_KERNEL = "quantized_linear_convolution/matrix_pack_filter"
 
 VECTOR_SIZE = 16
-
 # Each row of shared memory is padded with this number of vectors.
 ROW_PADDING = 1
-
 # A tile of as many outputs takes many registers: a multiprocessor has room for two, not for three.
 LARGE_TILE = 128 * 128
-
 # Pixels that are fetched together if the input is read by planes.
 PLANE_PIXELS = 4
-
 # Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
 # What the sides of all tiles are multiples of.
 SIDE_UNIT = 8
-
-
 # No side of a tile is 0 or more than a few thousand. A name can come from any source, a damaged file included.
 SIDE = "([1-9][0-9]{0,5})"
 NAME = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}(?:x{SIDE})?(?:\*([0-9]{{1,6}}))?")
@@ -60,31 +54,17 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Tile:
-    """How the work is cut.
-
-    Attributes
-    ----------
-    pixels, channels : int
-    step : int
-        Bytes of K from one barrier to the next.
-    own_pixels, own_channels : int
-        Those of a subgroup, or of an invocation where each multiplies by itself.
-    turns : int
-        Tiles of pixels that a workgroup computes one after the other; 0 if the planner chooses.
-    parts : int
-        Workgroups that share the K of a tile.
-    splits : int
-        Subgroups of a workgroup that share its K; each has a step of its own at a time.
-    """
+    """How the work is cut."""
 
     pixels: int
     channels: int
-    step: int
+    step: int  # bytes of K from one barrier to the next
+    # Those of a subgroup, or of an invocation where each multiplies by itself.
     own_pixels: int
     own_channels: int
-    turns: int = 0
-    parts: int = 1
-    splits: int = 1
+    turns: int = 0  # tiles of pixels that a workgroup computes one after the other; 0 if the planner chooses
+    parts: int = 1  # workgroups that share the K of a tile
+    splits: int = 1  # subgroups of a workgroup that share its K; each has a step of its own at a time
 
     @property
     def owners(self) -> int:
@@ -115,36 +95,20 @@ class Tile:
 
 @dataclass(frozen=True)
 class TileRules:
-    """The tiles that a kernel can have on a device: each limit once, for all kernels.
-
-    Attributes
-    ----------
-    profile : DeviceProfile
-    kernel, example : str
-        The kernel, and the name of one of its tiles.
-    in_words : bool
-        Whether a word of the output holds four channels; otherwise it holds four pixels.
-    lanes : int
-        Invocations that own outputs together: a subgroup, or 1.
-    units : (int, int)
-        What an owner's pixels and channels are multiples of.
-    block : Block
-    step_unit : int
-        What the bytes of a step are a multiple of.
-    held : (int, int)
-        Steps of the pixels and of the channels for which shared memory has room at a time.
-    """
+    """The tiles that a kernel can have on a device: each limit once, for all kernels."""
 
     profile: DeviceProfile
     kernel: str
-    example: str
-    in_words: bool
+    in_words: bool  # whether a word of the output holds four channels; otherwise it holds four pixels
+    # Invocations that own outputs together: a subgroup, or 1.
     lanes: int
-    units: tuple[int, int]
+    units: tuple[int, int]  # what an owner's pixels and channels are multiples of
     block: Block
-    step_unit: int
-    held: tuple[int, int]
+    step_unit: int  # what the bytes of a step are a multiple of
+    held: tuple[int, int]  # steps of the pixels and of the channels for which shared memory has room at a time
 
+    # The name of one of its tiles, for a message.
+    example: ClassVar[str]
     # Whether subgroups share the K of a tile, whether a workgroup may compute several tiles, and whether all its
     # invocations fetch the pixels of a step, each as many vectors.
     splits_k: ClassVar[bool] = False
@@ -252,32 +216,22 @@ AnyTiledShape = TypeVar("AnyTiledShape", bound="TiledShape")
 
 @dataclass(frozen=True)
 class TiledShape(Shape):
-    """A convolution by tiles.
-
-    Attributes
-    ----------
-    rules : TileRules
-    tile : Tile
-    """
+    """A convolution by tiles of a kernel, with the kernel's rules."""
 
     rules: TileRules
     tile: Tile
 
+    # Whether the kernel can read an input in place whose channels are words, but not vectors; and any other input.
+    reads_words: ClassVar[bool] = True
+    reads_bytes: ClassVar[bool] = False
+    # Whether the kernel fetches the channels of a group, a part of a line of memory, for each tap.
+    fetches_parts_of_lines: ClassVar[bool] = True
+
     @classmethod
     def of(cls: type[AnyTiledShape], rules: TileRules, tile: Tile, geometry: ProductGeometry) -> AnyTiledShape:
         """The shape of a kernel's work with a tile."""
-        return cls(
-            geometry=geometry,
-            kernel=rules.kernel,
-            local_size=tile.owners * rules.lanes,
-            panel=tile.channels,
-            panels=1,
-            pixels=tile.pixels,
-            tiled=True,
-            channels_last=True,
-            rules=rules,
-            tile=tile,
-        )
+        size = tile.owners * rules.lanes
+        return cls(geometry, rules.kernel, size, tile.channels, 1, tile.pixels, True, True, rules, tile)
 
     @property
     def block(self) -> Block:
@@ -330,11 +284,6 @@ class TiledShape(Shape):
         return self.steps_of_share
 
     @property
-    def fetches_parts_of_lines(self) -> bool:
-        """Whether the kernel fetches the channels of a group, a part of a line of memory, for each tap."""
-        return True
-
-    @property
     def reads_single_bytes(self) -> bool:
         """Whether the kernel fetches its input byte by byte."""
         return False
@@ -342,27 +291,14 @@ class TiledShape(Shape):
     @cached_property
     def filter_packing(self) -> FilterPacking:
         """How the filter is packed: in whole steps of K."""
+        step = self.tile.step // 4
+        return self._packing(-(-4 * self.runs.total // step) * step, self.runs.quads, self.interleaved)
+
+    def _packing(self, words: int, quads: int, interleaved: int) -> FilterPacking:
         runs, step = self.runs, self.tile.step // 4
-        words = -(-4 * runs.total // step) * step
-        sizes = {
-            "STEP_WORDS": step,
-            "RUN_WORDS": 4 * runs.vectors,
-            "RUNS_W": runs.of_row,
-            "QUADS": runs.quads,
-            "IN_ORDER": 1,
-            "INTERLEAVED": self.interleaved,
-        }
+        sizes = {"STEP_WORDS": step, "RUN_WORDS": 4 * runs.vectors, "RUNS_W": runs.of_row, "QUADS": quads}
+        sizes |= {"IN_ORDER": 1, "INTERLEAVED": interleaved}
         return FilterPacking(PACK_FILTER_KERNEL, words, {}, sizes=sizes)
-
-    @property
-    def reads_words(self) -> bool:
-        """Whether the kernel can read an input in place whose channels are words, but not vectors."""
-        return True
-
-    @property
-    def reads_bytes(self) -> bool:
-        """Whether the kernel can read an input in place whatever its layout."""
-        return False
 
     @property
     def interleaved(self) -> int:
@@ -372,27 +308,13 @@ class TiledShape(Shape):
 
 @dataclass(frozen=True)
 class Runs:
-    """How K lies in memory: in runs of contiguous words.
+    """How K lies in memory: in runs of contiguous words."""
 
-    Attributes
-    ----------
-    quads : int
-        Words of a pixel in the packed input.
-    words : int
-        Words of a run that the product uses.
-    vectors : int
-        16-byte vectors that hold a run.
-    of_row : int
-        Runs in a row of taps.
-    count : int
-        Runs of the whole filter.
-    """
-
-    quads: int
-    words: int
-    vectors: int
-    of_row: int
-    count: int
+    quads: int  # words of a pixel in the packed input
+    words: int  # words of a run that the product uses
+    vectors: int  # 16-byte vectors that hold a run
+    of_row: int  # runs in a row of taps
+    count: int  # runs of the whole filter
 
     @property
     def aligned(self) -> bool:

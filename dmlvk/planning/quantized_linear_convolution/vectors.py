@@ -28,7 +28,6 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
     packs_channels,
 )
 
-EXAMPLE_TILE = "32x64x128:4x4"
 # Four bytes of an output word are an invocation's own.
 PACKED_ROWS = 4
 
@@ -64,43 +63,25 @@ CPU_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How the kernel multiplies.
-
-    Attributes
-    ----------
-    kernel : str
-    unit : str
-        The unit that multiplies, by its name among the rates.
-    small, large, short : mapping of bool to Tile
-        The tiles for few and for many of them, and for a K of at most one step, by whether a word of the output holds
-        four channels: pixels, channels, bytes of K, and the pixels and channels of an invocation.
-    narrow, narrow_large : Tile
-        For groups of few channels: few and many tiles.
-    few_tiles : int
-        With fewer small tiles than this, a large GPU is not full of large ones.
-    largest, largest_half : Tile, optional
-        For many of them on devices with many registers, in whole and in half steps.
-    held_steps : int
-        The steps of K for which shared memory has room.
-    element_size : int
-        Bytes of shared memory for each byte of K.
-    step_unit : int
-        A step is a multiple of so many bytes.
-    """
+    """How the kernel multiplies."""
 
     kernel: str
-    unit: str
+    unit: str  # the unit that multiplies, by its name among the rates
+    # The tiles for few and for many of them, and for a K of at most one step, by whether a word of the output holds
+    # four channels: pixels, channels, bytes of K, and the pixels and channels of an invocation.
     small: Mapping[bool, Tile]
     large: Mapping[bool, Tile]
     short: Mapping[bool, Tile]
+    # For groups of few channels: few and many tiles.
     narrow: Tile
     narrow_large: Tile
-    few_tiles: int
+    few_tiles: int  # with fewer small tiles than this, a large GPU is not full of large ones
+    # For many of them on devices with many registers, in whole and in half steps.
     largest: Tile | None = None
     largest_half: Tile | None = None
-    held_steps: int = 2
-    element_size: int = 1
-    step_unit: int = 2 * VECTOR_SIZE
+    held_steps: int = 2  # the steps of K for which shared memory has room
+    element_size: int = 1  # bytes of shared memory for each byte of K
+    step_unit: int = 2 * VECTOR_SIZE  # a step is a multiple of so many bytes
 
 
 DOT4 = Arithmetic(
@@ -159,6 +140,7 @@ def arithmetic_of(profile: DeviceProfile) -> Arithmetic:
 class VectorsRules(TileRules):
     """The tiles of the path `vectors`: each invocation has outputs of its own."""
 
+    example = "32x64x128:4x4"
     takes_turns = True
     rest = 3 * VECTOR_SIZE
 
@@ -199,8 +181,7 @@ def rules_of(profile: DeviceProfile, in_words: bool) -> VectorsRules:
     """The tiles that the kernel can have on a device; with `in_words` for words of four channels."""
     arithmetic, units = arithmetic_of(profile), (1, PACKED_ROWS) if in_words else (PACKED_ROWS, 1)
     block, held = Block(1, 1, VECTOR_SIZE), (arithmetic.held_steps, arithmetic.held_steps)
-    common = (profile, arithmetic.kernel, EXAMPLE_TILE, in_words, 1, units, block)
-    return VectorsRules(*common, arithmetic.step_unit, held, arithmetic)
+    return VectorsRules(profile, arithmetic.kernel, in_words, 1, units, block, arithmetic.step_unit, held, arithmetic)
 
 
 class VectorsCutter(TiledCutter[TiledShape]):
@@ -228,7 +209,6 @@ class VectorsPath(TiledPath[TiledShape]):
     """
 
     name = "vectors"
-    example_tile = EXAMPLE_TILE
     cutter = VectorsCutter
     packs_input = True
     takes_turns = True

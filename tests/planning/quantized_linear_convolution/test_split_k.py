@@ -63,7 +63,7 @@ def check_products(found: Plan, profile: DeviceProfile) -> None:
         )
         tile, in_words = tile_of(product), bool(constant(product, "STORE_CHANNELS"))
         rules = SplitKRules(
-            *(profile, KERNEL, "", in_words, profile.min_subgroup_size, (m, n), Block(m, n, k)),
+            *(profile, KERNEL, in_words, profile.min_subgroup_size, (m, n), Block(m, n, k)),
             *(max(k, 16), (1, 1)),
         )
         assert matrix is not None and rules.obstacle(tile) is None
