@@ -8,17 +8,28 @@ from dataclasses import dataclass, field
 DOT_PRODUCTS = (
     "quantized_linear_convolution/vectors_dot4",
     "quantized_linear_convolution/vectors_dot4_mixed",
+    "quantized_linear_convolution_add/vectors_dot4",
+    "quantized_linear_convolution_add/vectors_dot4_mixed",
 )
 # What a device multiplies with that has no instruction for dot products.
-FLOAT_PRODUCTS = ("quantized_linear_convolution/vectors_float32",)
+FLOAT_PRODUCTS = (
+    "quantized_linear_convolution/vectors_float32",
+    "quantized_linear_convolution_add/vectors_float32",
+)
 MATRICES = (
     "quantized_linear_convolution/matrix",
     "quantized_linear_convolution/matrix_few_registers",
     "quantized_linear_convolution/split_k",
     "quantized_linear_convolution/halo",
+    "quantized_linear_convolution_add/matrix",
+    "quantized_linear_convolution_add/matrix_few_registers",
+    "quantized_linear_convolution_add/split_k",
 )
 # On chips whose loops are found, the kernels whose loop over K is looked at.
-LOOPS_OVER_K = ("quantized_linear_convolution/matrix_few_registers",)
+LOOPS_OVER_K = (
+    "quantized_linear_convolution/matrix_few_registers",
+    "quantized_linear_convolution_add/matrix_few_registers",
+)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from dmlvk import DataType, TensorDesc
 from dmlvk.benchmark.cases.quantized_linear_convolution import LAYERS, LAYOUTS, Layer, descriptor
 from dmlvk.benchmark.networks.work import desc_of
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc
+from dmlvk.operators import (
+    DiagonalMatrix1Desc,
+    OneHotDesc,
+    OperatorDesc,
+    QuantizedLinearConvolutionAddDesc,
+    QuantizedLinearConvolutionDesc,
+    Slice1Desc,
+)
 from dmlvk.planning import KERNEL_PATHS, Dispatch, plan
 from tests.planning import test_data_movement
 from tests.planning.quantized_linear_convolution import descriptors as convolutions
@@ -27,6 +34,10 @@ MORE_LAYERS = (
 )
 # These are planned in every kernel path, besides the one that the planner takes.
 IN_EVERY_PATH = (Layer(64, 56, 64, 3), Layer(144, 56, 144, 3, 1, 144), Layer(3, 224, 64, 7, 2))
+
+
+# These are also planned with a sum as their last step, as in residual networks, and in every path.
+WITH_SUM = (Layer(64, 56, 64, 3), Layer(64, 56, 256, 1), Layer(512, 7, 2048, 1))
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,21 @@ class Planned:
     path: str
     is_chosen: bool
     dispatch: Dispatch
+
+
+def with_sum(convolution: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionAddDesc:
+    """The convolution, to whose output a tensor is added that lies as it does."""
+    given = {field.name: getattr(convolution, field.name) for field in fields(convolution)}
+    scale, zero_point = TensorDesc(DataType.FLOAT32, [1]), TensorDesc(convolution.output_tensor.data_type, [1])
+    return QuantizedLinearConvolutionAddDesc(
+        **given,
+        addend_tensor=convolution.output_tensor,
+        addend_scale_tensor=scale,
+        addend_zero_point_tensor=zero_point,
+        sum_scale_tensor=scale,
+        sum_zero_point_tensor=zero_point,
+        addend_comes_first=False,
+    )
 
 
 def in_each_element_size() -> Iterator[OperatorDesc]:
@@ -85,6 +111,10 @@ def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
                 found = descriptor(layer, batch, layout, DataType.UINT8, filter_is_owned=True)
                 yield name, found, in_every_path
                 yield f"{name}, as in a model", desc_of(layer, batch, layout), False
+    for layer in WITH_SUM:
+        for batch in BATCHES:
+            for layout in LAYOUTS:
+                yield f"{layer.name} {layout} batch {batch}, with a sum", with_sum(desc_of(layer, batch, layout)), True
     for name, convolution in convolutions.DESCRIPTORS.items():
         yield name, convolution, name == "odd"
     for number, movement in enumerate(in_each_element_size()):
