@@ -19,15 +19,16 @@ vectors
     The same product by packed dot products, float32 or 32-bit numbers: what all other GPUs take. It needs Vulkan's
     memory model and eleven storage buffers a stage. It cuts K.
 integer, float
-    The packed product, by 32-bit multiplications for devices without what `vectors` needs (Kepler, SwiftShader), or by
-    float32 multiplications in exact blocks for lavapipe.
+    The packed product, by 32-bit multiplications on every device (taken by Kepler, which has not what `vectors` needs,
+    and by SwiftShader, where it is faster), or by float32 multiplications in exact blocks on lavapipe.
 direct
     One output at a time: for everything else, and for what is too large to be packed. On every device.
 general
     The direct kernel on pipelines that all shapes share: never chosen here, but by the runtime for first results.
 
-**The choice.** Each path that the device has, and that can take the convolution, offers a tile: the first of those that
-it prefers (`TiledPath.preferred`) that its kernel can have there (`TileRules`). `estimate` says what each would take:
+**The choice.** Each path that the device has, and that can take the convolution, makes an offer (`Offer.of`): its tile
+is the first of those that it prefers (`TiledPath.preferred`) and its kernel can have there (`TileRules`), for each way
+to join groups. `estimate` says what each would take:
 the work over the rate of its unit, the bytes over the copy rate, waits and dispatches, by the rates of `device_rates`
 (the device's own after `dmlvk tune --rates`, or else those of its class). The least is taken; the same estimate cuts
 dispatches so that no watchdog strikes. `close_paths` names what is within a factor of the least:

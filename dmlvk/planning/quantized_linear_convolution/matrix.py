@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.operands import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
@@ -46,16 +47,14 @@ FEW_STEPS = 4
 NARROW = 64
 MOST_CHANNELS = 4 / 3
 
-# With so few tiles, a multiprocessor of a large GPU has at most three of them for words of channels, otherwise two.
-# They wait in each step, and small tiles with long steps wait least.
-FEW_TILES = {True: 400, False: 264}
+# With at most so many small tiles for each processor, by whether words hold channels, these wait in each step, and
+# small tiles with long steps wait least.
+FEW_TILES = {True: 3, False: 2}
 SMALL_TILE = {True: (32, 64, 16, 64), False: (64, 64, 64, 16)}
 LONG_STEP = 128
-# The same for words of channels, if K has so many bytes and a multiprocessor has more than one of these tiles, but at
-# most two. They fetch fewer bytes for each product.
-MEDIUM_TILE = Tile(64, 64, LONG_STEP, 32, 64)
-MEDIUM_TILES = range(133, 265)
-LONG_K = 512
+# The same for words of channels, if K has so many bytes and a processor has more than one of these tiles, but at most
+# two. They fetch fewer bytes for each product.
+MEDIUM_TILE, LONG_K = Tile(64, 64, LONG_STEP, 32, 64), 512
 
 
 class MatrixRules(TileRules):
@@ -181,7 +180,7 @@ class MatrixPath(MatrixUnitsPath[TiledShape]):
 
     def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
         if profile.device_type is DeviceType.DISCRETE_GPU and profile.min_subgroup_size >= 32:
-            yield from _few_tiles(geometry, block_of(profile))
+            yield from _few_tiles(profile, geometry)
         in_words = packs_channels(geometry)
         tiles = _tiles(profile, block_of(profile), in_words)
         fitting = _fitting(tiles, geometry, profile.min_subgroup_size, is_prepared)
@@ -192,11 +191,12 @@ class MatrixPath(MatrixUnitsPath[TiledShape]):
         yield min(fitting, key=lambda tile: tile.pixels * tile.channels)
 
 
-def _few_tiles(geometry: ProductGeometry, block: Block) -> Iterator[Tile]:
+def _few_tiles(profile: DeviceProfile, geometry: ProductGeometry) -> Iterator[Tile]:
     """The tiles for a convolution of which a large GPU has few for each processor."""
+    block, processors = block_of(profile), rates_of(profile).processors
     in_words, k_bytes, longest = packs_channels(geometry), Runs.of(geometry).size, max(LONG_STEP, 2 * block.k)
     medium = replace(MEDIUM_TILE, step=longest)
-    if in_words and k_bytes >= LONG_K and medium.count(geometry) in MEDIUM_TILES:
+    if in_words and k_bytes >= LONG_K and processors < medium.count(geometry) <= 2 * processors:
         yield medium
     pixels, channels, *own = SMALL_TILE[in_words]
     if not in_words and geometry.output_channels_per_group <= channels // 2:
@@ -204,7 +204,7 @@ def _few_tiles(geometry: ProductGeometry, block: Block) -> Iterator[Tile]:
     # Planes are fetched four pixels at a time, which takes long steps.
     is_long = not in_words or k_bytes >= LONG_STEP
     tile = Tile(pixels, channels, longest if is_long else max(LONG_STEP // 2, 2 * block.k), *own)
-    if tile.count(geometry) <= FEW_TILES[in_words]:
+    if tile.count(geometry) <= FEW_TILES[in_words] * processors:
         yield tile
 
 

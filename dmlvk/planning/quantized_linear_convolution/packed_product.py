@@ -13,9 +13,8 @@ from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import EFFICIENCY
-from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.operands import table_bounds
-from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
+from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking, PackedInput
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,

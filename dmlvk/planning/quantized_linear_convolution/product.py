@@ -12,9 +12,8 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, boxes, largest, reach, sizes_of
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
-from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter
+from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter, PackedInput
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
 # The number of workgroups that fill a GPU. With fewer, each multiprocessor of a large GPU has one or two, which wait

@@ -11,7 +11,6 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import Builder, View, dense_copy
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, pack_input, packed_parts
 from dmlvk.planning.quantized_linear_convolution.operands import (
     ROW_SIZE,
     Sources,
@@ -24,8 +23,11 @@ from dmlvk.planning.quantized_linear_convolution.packing import (
     ChannelWords,
     FilterPacking,
     PackedFilter,
+    PackedInput,
     channel_parameters,
     pack_filter,
+    pack_input,
+    packed_parts,
 )
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.tensor_desc import TensorFlags

@@ -16,9 +16,8 @@ from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import CLEAN, Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
-from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
+from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, PackedInput
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError
 from dmlvk.planning.quantized_linear_convolution.product import COLUMN, GROUP, IMAGE, ROW, ProductCutter
 from dmlvk.planning.quantized_linear_convolution.tiles import (
@@ -150,13 +149,9 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
 
     def turns(self, box: Box) -> int:
         """Tiles of pixels that a workgroup computes."""
-        shape = self.shape
-        if shape.tile.turns:
-            return shape.tile.turns
-        if shape.tile.parts > 1:
-            return 1
-        if shape.tile.pixels * shape.tile.channels >= LARGE_TILE:
-            return 1
+        tile = self.shape.tile
+        if tile.turns or tile.parts > 1 or tile.pixels * tile.channels >= LARGE_TILE:
+            return tile.turns or 1
         channels, pixels, groups = super().grid(box)
 
         def tiles_in_turn(turns: int) -> int:

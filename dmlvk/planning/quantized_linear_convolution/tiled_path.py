@@ -13,9 +13,8 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import View
 from dmlvk.planning.device_rates import longest, rates_of
 from dmlvk.planning.plan import Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.input_packing import PackedInput, channels_last
 from dmlvk.planning.quantized_linear_convolution.operands import Operands
-from dmlvk.planning.quantized_linear_convolution.packing import with_parameters
+from dmlvk.planning.quantized_linear_convolution.packing import PackedInput, channels_last, with_parameters
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem
 from dmlvk.planning.quantized_linear_convolution.product import product_dispatches
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
