@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -16,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlvk._common import files
-from dmlvk.command_line.terminal import clear_errors, console, echo, one_line, shown_progress
+from dmlvk.command_line.terminal import clear_errors, console, echo, ended_early, one_line, shown_progress
 
 if TYPE_CHECKING:
     from dmlvk.onnx import QuantizationReport
@@ -100,7 +98,7 @@ def quantize(
         loaded = load(model)
         arguments = [NodeArgument.of(value) for value in Graph(loaded).inputs.values()]
         samples = Samples(data, arguments)
-        with shown_progress(terminal, samples.count + 3) as step, _ended_early() as is_ended:
+        with shown_progress(terminal, samples.count + 3) as step, ended_early() as is_ended:
             made = quantized_of(
                 model,
                 samples.until(is_ended),
@@ -229,26 +227,6 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     except Exception as error:  # what NumPy raises depends on where it stops
         text = " ".join(str(error).split()) or type(error).__name__
         raise files.FileError(f"{str(path)!r} cannot be read as .npz: {text}") from error
-
-
-@contextmanager
-def _ended_early() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second one interrupts."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def end(*_: Any) -> None:
-        event.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, end)
-    try:
-        yield event
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _print(terminal: Console, report: QuantizationReport) -> None:

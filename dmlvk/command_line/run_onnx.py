@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,16 @@ from rich.text import Text
 
 from dmlvk._common import files
 from dmlvk._printable import printable
-from dmlvk.command_line.terminal import COMPILED, console, one_line, shown_progress
+from dmlvk.command_line.terminal import (
+    COMPILED,
+    INTERRUPTED,
+    Steps,
+    console,
+    echo,
+    ended_early,
+    one_line,
+    shown_progress,
+)
 from dmlvk.device_profile import DeviceType
 
 if TYPE_CHECKING:
@@ -78,6 +87,7 @@ def run_onnx(
         results: list[list[Any]] = []
         findings: dict[str, Finding] = {}
         differences: list[Difference] = []
+        ran = 0
         with shown_progress(terminal, len(runs)) as step:
             session.device.compile_progress = step.parts(COMPILED)
             for number, feeds in enumerate(runs):
@@ -87,7 +97,11 @@ def run_onnx(
                     # Of several runs, the first that differs.
                     if findings.get(finding.name) is None or findings[finding.name].is_equal:
                         findings[finding.name] = finding
-                differences += session.repeat(feeds, repeat, step.parts("runs repeated")) if repeat else []
+                if repeat:
+                    found, ran = _repeated(session, feeds, repeat, step)
+                    differences += found
+                    if ran < repeat:
+                        break
             step("times")
             profile = session.profiled(runs[-1])[1]
     except ModelError as error:
@@ -106,12 +120,33 @@ def run_onnx(
         advice = "" if output is not None else "; --output FOLDER keeps both arrays"
         raise click.ClickException(f"the same run gave other bits: {differences[0]}{advice}")
     if repeat:
-        terminal.print(f"Each of {repeat:,} runs gave the same bits.")
+        terminal.print(f"Each of {ran:,} runs gave the same bits.")
+        if ran < repeat:
+            echo(f"Interrupted after {ran:,} of {repeat:,} runs", is_error=True)
+            raise click.exceptions.Exit(INTERRUPTED)
     terminal.print(time_line(session, profile), soft_wrap=True)
     if output is not None:
         for name, content in _files(session, results):
             path = files.write_inside(output, name, content)
             terminal.print(f"Output: {path}", soft_wrap=True)
+
+
+def _repeated(
+    session: InferenceSession, feeds: Mapping[str, Any], runs: int, step: Steps
+) -> tuple[list[Difference], int]:
+    """The differences of repeated runs, and the number of runs, which Ctrl-C ends early."""
+    show = step.parts("runs repeated")
+    ran = 1
+
+    with ended_early() as is_ended:
+
+        def after(number: int, of: int) -> bool:
+            nonlocal ran
+            ran = number
+            show(number, of)
+            return not is_ended.is_set()
+
+        return session.repeat(feeds, runs, after), ran
 
 
 def time_line(session: InferenceSession, profile: Profile) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -77,6 +79,26 @@ def clear_errors(command: Callable[..., None]) -> Callable[..., None]:
             raise click.ClickException(one_line(error)) from error
 
     return guarded
+
+
+@contextmanager
+def ended_early() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second one interrupts."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def end(*_: Any) -> None:
+        event.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -62,6 +62,6 @@ def repeat(
             different = bits.first_difference(found, right)
             if different is not None and len(differences) < MOST_DIFFERENCES:
                 differences.append(Difference(number, name, *different, right, found))
-        if progress is not None:
-            progress(number, runs)
+        if progress is not None and progress(number, runs) is False:
+            break
     return differences

@@ -403,7 +403,7 @@ class InferenceSession(Pickled):
         runs : int
             How many times the model runs, the first run included; 2 or more.
         progress : callable, optional
-            Called after each run with its number and `runs`.
+            Called after each run with its number and `runs`. It ends the repetition if it returns False.
 
         Returns
         -------

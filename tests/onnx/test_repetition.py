@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -50,6 +53,13 @@ def test_a_difference_is_named_and_both_arrays_are_kept(
     told: list[tuple[int, int]] = []
     assert session.repeat(feeds, 5, lambda *numbers: told.append(numbers)) == []
     assert told == [(2, 5), (3, 5), (4, 5), (5, 5)]
+    ended: list[int] = []
+
+    def ends(number: int, runs: int) -> bool:
+        ended.append(number)
+        return number < 3
+
+    assert session.repeat(feeds, 5, ends) == [] and ended == [2, 3]
     inject(monkeypatch, 3)
     (found,) = session.repeat(feeds, 5)
     assert (found.run, found.output, found.element, found.count) == (3, "y", (1, 2, 3, 4), 1)
@@ -72,3 +82,25 @@ def test_the_command(model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest
     assert done.exit_code == 1 and "the same run gave other bits: run 3: y[1, 2, 3, 4]" in done.output
     first, other = (np.load(tmp_path / "kept" / f"y_{kind}.npy") for kind in ("first", "run_3"))
     assert np.argwhere(first != other).tolist() == [[1, 2, 3, 4]]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_an_interrupt_tells_how_many_runs_were_the_same(
+    model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    run, count = InferenceSession.run, 0
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == 6:  # the command's own run comes first
+            os.kill(os.getpid(), signal.SIGINT)
+        return run(*arguments, **named)
+
+    monkeypatch.setattr(InferenceSession, "run", interrupted)
+    done = CliRunner().invoke(main, ["run", str(path), "--device", "llvmpipe", "--repeat", "1000000"])
+    assert done.exit_code == 130, done.output
+    assert "Each of 5 runs gave the same bits." in done.output
+    assert "Interrupted after 5 of 1,000,000 runs" in done.output
