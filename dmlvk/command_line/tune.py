@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
@@ -134,16 +135,31 @@ def _tune_model(model: Path, selector: str | None) -> None:
     except ImportError as error:
         raise click.ClickException(one_line(error)) from error
     terminal = console()
+    layers = 0
     try:
-        session = InferenceSession(model, device=selector)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*runs on this machine's processor")
+            session = InferenceSession(model, device=selector)
         file = device_files.require_place(tuned_paths.TunedPaths(session.device.profile).file)
         with shown_progress(terminal, 1) as progress:
-            session.device.compile_progress = progress.parts("layers")
+            show = progress.parts("layers")
+
+            def count(done: int, of: int) -> None:
+                nonlocal layers
+                layers = of
+                show(done, of)
+
+            session.device.compile_progress = count
             progress(model.name)
             session.tune(random_feeds(session))
     except ModelError as error:
         raise click.ClickException(one_line(error)) from error
-    terminal.print(f"remembered in {file}")
+    except KeyboardInterrupt:
+        if not layers:
+            raise
+        echo(f"Interrupted: what was measured until then is remembered in {file}", is_error=True)
+        click.get_current_context().exit(INTERRUPTED)
+    terminal.print(f"Layers: {layers}; the fastest path of each is remembered in {file}", soft_wrap=True)
 
 
 def _work(

@@ -220,7 +220,12 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["tune", *arguments])
 
 
-def test_the_command_tunes_a_model(opened: dmlvk.Device, tmp_path: Path) -> None:
+def _interrupted(session: Any, feeds: object) -> None:
+    session.device.compile_progress(1, 2)
+    raise KeyboardInterrupt
+
+
+def test_the_command_tunes_a_model(opened: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(1)
     parameters = convolution_parameters(generator, (8, 6, 3, 3))
     model = model_of([convolution(parameters)], {"x": np.zeros((1, 6, 7, 7), np.uint8)}, {"y": np.uint8}, parameters)
@@ -228,9 +233,13 @@ def test_the_command_tunes_a_model(opened: dmlvk.Device, tmp_path: Path) -> None
     onnx.save(model, file)
     result = run(str(file), "--device", opened.profile.name)
     assert result.exit_code == 0, result.output
-    assert "remembered in" in result.output
+    assert "Layers: 1; the fastest path of each is remembered in" in result.output
     (choice,) = read_choices(TunedPaths(opened.profile).file)
     assert choice.descriptor["output_tensor"]["sizes"] == [1, 8, 5, 5]
+    monkeypatch.setattr("dmlvk.onnx.InferenceSession.tune", _interrupted)
+    stopped = run(str(file), "--device", opened.profile.name)
+    assert stopped.exit_code == 130
+    assert "Interrupted: what was measured until then is remembered in" in stopped.output
     refused = run(str(file), "--batch", "3")
     assert refused.exit_code == 2 and "a model is tuned whole" in refused.output
 
