@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import defs, helper, numpy_helper
 
 from dmlvk.onnx.inference import inferred
 from dmlvk.onnx.model_file import LoadedModel
@@ -252,8 +252,6 @@ SIMILAR: Mapping[str, tuple[str, slice]] = {
     "QLinearGlobalAveragePool": ("GlobalAveragePool", slice(0, 1)),
     "QGemm": ("Gemm", slice(0, 4, 3)),
 }
-# Operators whose output has the type of the first input.
-KEEPING_TYPE = frozenset(operator for operator, _ in SIMILAR.values())
 # The attributes that decide about sizes.
 OF_SIZES = (
     *("auto_pad", "axis", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides", "transA", "transB"),
@@ -308,17 +306,39 @@ def _types(model: onnx.ModelProto) -> tuple[dict[str, onnx.TypeProto], set[str]]
     # The declaration as an input overrules those of the same value as an output or in between.
     found = {value.name: value.type for value in (*graph.output, *graph.value_info, *graph.input)}
     inputs = {value.name for value in graph.input}
-    # Where inference refuses sizes, as at a Concat behind a pool whose sizes ONNX Runtime counts otherwise, elements
-    # still have the type of the first input.
+    # Where inference refuses sizes, as at a Concat behind a pool whose sizes ONNX Runtime counts otherwise, and behind
+    # that, elements still have the types that operators declare.
     elements = {name: kind.tensor_type.elem_type for name, kind in found.items()}
     elements |= {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    versions = {each.domain: each.version for each in model.opset_import}
     for node in bare.graph.node:
-        name = node.output[0]
-        if node.op_type in KEEPING_TYPE and not node.domain and not elements.get(name) and elements.get(node.input[0]):
-            elements[name] = elements[node.input[0]]
-            found[name] = helper.make_tensor_type_proto(elements[name], None)
+        for position, name in enumerate(node.output):
+            if name and not elements.get(name) and (element := _declared_element(node, position, elements, versions)):
+                elements[name] = element
+                found[name] = helper.make_tensor_type_proto(element, None)
     uncertain = {name for name in declared if name not in found or not _is_certain(found[name])} - inputs
     return found | {name: declared[name] for name in uncertain if declared[name].WhichOneof("value")}, uncertain
+
+
+def _declared_element(
+    node: onnx.NodeProto, position: int, elements: Mapping[str, int], versions: Mapping[str, int]
+) -> int:
+    """The element type of an output, from its operator's declaration and the inputs' types; 0 if they do not say it."""
+    version = versions.get(node.domain, 0)
+    if node.domain not in STANDARD_DOMAINS or not defs.has(node.op_type, version, ""):
+        return 0
+    schema = defs.get_schema(node.op_type, version, "")
+    formal = schema.outputs[min(position, len(schema.outputs) - 1)] if schema.outputs else None
+    if formal is None or not formal.is_homogeneous:
+        return 0
+    known = [
+        elements.get(name, 0)
+        for k, name in enumerate(node.input)
+        if name and schema.inputs[min(k, len(schema.inputs) - 1)].type_str == formal.type_str
+    ]
+    names = [*formal.types] if len(formal.types) == 1 else []
+    known += [onnx.TensorProto.DataType.Value(name[7:-1].upper()) for name in names if name.startswith("tensor(")]
+    return next(filter(None, known), 0)
 
 
 def _is_certain(kind: onnx.TypeProto) -> bool:

@@ -270,7 +270,8 @@ class InferenceSession(Pickled):
     def placement(self) -> list[Row]:
         """Where each node of the model runs, in the model's order; for the sizes of the last run, if there was one."""
         last = None if self._last is None else self._last.last
-        return [self._row(node, last) for node in self._all_nodes]
+        forms = {node.index: node for node in self._graph.nodes}
+        return [self._row(node, forms, last) for node in self._all_nodes]
 
     @property
     def traffic(self) -> Traffic:
@@ -292,7 +293,7 @@ class InferenceSession(Pickled):
         steps = [] if last is None else last.steps
         return [step.last.bindings for step in steps if isinstance(step, DeviceStep) and step.last is not None]
 
-    def _row(self, node: Node, last: Schedule | None) -> Row:
+    def _row(self, node: Node, forms: Mapping[int, Node], last: Schedule | None) -> Row:
         reasons = self._obstacles if last is None else last.on_host
         index = self._fused.get(node.index, node.index)
         folded = self._folded if last is None else {**self._folded, **last.folded}
@@ -300,7 +301,8 @@ class InferenceSession(Pickled):
             return Row(node.name, node.op_type, "folded", folded[index])
         if index in reasons:
             return Row(node.name, node.op_type, "host", reasons[index])
-        entry = entry_of(node)
+        # A QuantizeLinear that undoes a DequantizeLinear has become a view.
+        entry = entry_of(forms.get(index, node))
         if entry is not None and entry.is_view:
             return Row(node.name, node.op_type, "view", "the same memory under another description")
         return Row(node.name, node.op_type, "device", FUSED if index != node.index else "")

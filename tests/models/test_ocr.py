@@ -79,26 +79,21 @@ def test_each_node_on_the_device_equals_onnx_runtimes(
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("format", ["QOperator", "QDQ"])
 def test_convolutions_are_in_one_part(device: dmlvk.Device, examined: Examine, format: str, name: str) -> None:
-    """At least nine of ten, but for one file.
-
-    In `direction`, ONNX Runtime's QOperator form takes the mean of each squeeze in floats, behind a division that it
-    does not quantize: these means are the host's.
-    """
+    """At least nine of ten."""
     findings, total = examined(name, format, device), NETWORKS[name][0]
-    least = 0.25 if (name, format) == ("direction", "QOperator") else 0.9
-    assert findings.most_in_one_part >= least * total
+    assert findings.most_in_one_part >= 0.9 * total
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_model_of_integer_operators_has_the_bits_of_the_plain_run(
     device: dmlvk.Device, examined: Examine, name: str
 ) -> None:
-    """All values on the way too, for both sizes."""
+    """All values on the way too, for both sizes; those inside a table are none."""
     findings = examined(name, "QOperator", device)
     for found, plain in zip(findings.found, findings.plain, strict=True):
         np.testing.assert_array_equal(found, plain, strict=True)
         assert np.unique(found).size > 1
-    assert len(findings.values) > 2 * 200
+    assert len(findings.values) >= 2 * sum(where != "folded" for _, where in findings.places)
     assert not differences(findings.values)
 
 

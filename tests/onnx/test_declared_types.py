@@ -163,8 +163,15 @@ def test_elements_have_a_type_where_inference_refuses_sizes() -> None:
     scale, point = np.array(0.1, np.float32), np.array(3, np.uint8)
     nodes: list[Node] = [
         ("com.microsoft.QLinearAdd", ["constant", "s", "z", "x", "s", "z", "s", "z"], ["sum"], {}),
-        ("com.microsoft.QLinearSigmoid", ["sum", "s", "z", "s", "z"], ["y"], {}),
+        ("com.microsoft.QLinearSigmoid", ["sum", "s", "z", "s", "z"], ["sigmoid"], {}),
+        ("QLinearMatMul", ["sigmoid", "s", "z", "constant", "s", "z", "s", "signed"], ["product"], {}),
+        ("MaxPool", ["product"], ["pool"], {"kernel_shape": [1]}),
+        ("Split", ["pool"], ["half", "y"], {"axis": 1}),
+        ("DequantizeLinear", ["half", "s", "signed"], ["float"], {}),
     ]
     x, other = np.ones((2, 3), np.uint8), np.ones((2, 4), np.uint8)
-    graph = Graph(load(model_of(nodes, {"x": x}, {"y": np.uint8}, {"constant": other, "s": scale, "z": point})))
-    assert graph.element_type("sum") == graph.element_type("y") == onnx.TensorProto.UINT8
+    constants = {"constant": other, "s": scale, "z": point, "signed": np.array(3, np.int8)}
+    graph = Graph(load(model_of(nodes, {"x": x}, {"y": np.int8, "float": np.float32}, constants)))
+    assert graph.element_type("sum") == graph.element_type("sigmoid") == onnx.TensorProto.UINT8
+    assert {graph.element_type(name) for name in ("product", "pool", "half", "y")} == {onnx.TensorProto.INT8}
+    assert graph.element_type("float") == onnx.TensorProto.FLOAT
