@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dmlvk.onnx.graph import ShapeAndType
+from dmlvk.onnx.host import HostPart
 from dmlvk.onnx.lifetimes import StorageOffsets, storage_offsets
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
@@ -107,12 +109,20 @@ def own_results(held: Sequence[Held | None], constants: Sequence[Any]) -> list[A
         if value is None:
             results.append(np.array(constant))
             continue
-        array = value.host()
-        if isinstance(array, (list, tuple)):
-            results.append([_own(each, value.is_shared, taken) for each in array])
-        else:
-            results.append(_own(array, value.is_shared, taken))
+        results.append(_own_value(value.host(), value.is_shared, taken))
     return results
+
+
+def own(found: Sequence[Any]) -> list[Any]:
+    """Results of the host's library, each of which is the caller's own."""
+    taken: set[int] = set()
+    return [_own_value(each, False, taken) for each in found]
+
+
+def _own_value(value: Any, is_shared: bool, taken: set[int]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_own(each, is_shared, taken) for each in value]
+    return _own(value, is_shared, taken)
 
 
 def _own(array: Any, is_shared: bool, taken: set[int]) -> Any:
@@ -239,23 +249,60 @@ def kind_of(feed: Any) -> tuple[Any, Any]:
     return getattr(feed, "shape", None), getattr(feed, "dtype", None)
 
 
-class DirectRun:
-    """A run that is one program: its inputs are written, its outputs are read, and nothing is looked up.
+class DirectRun(ABC):
+    """A run of one step, in which nothing is looked up.
 
     Parameters
     ----------
     names : sequence of str
         The outputs, in their order.
     feeds : mapping of str to array
-        Those of the run that the program was planned for: sizes of inputs that it does not read may be constants of it.
+        Those of the run that the step was planned for: sizes of inputs that it does not read may be constants of it.
     """
 
-    def __init__(self, execution: Execution, names: Sequence[str], feeds: Mapping[str, Any]) -> None:
-        inputs, outputs = execution.input_tensors, execution.output_tensors
-        values = execution.program.inputs
+    def __init__(self, names: Sequence[str], feeds: Mapping[str, Any]) -> None:
         self._names = list(names)
-        self._inputs = [(name, inputs[name]) for name in values]
         self._kinds = [(name, kind_of(feed)) for name, feed in feeds.items()]
+
+    def run(self, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any] | None:
+        """The outputs; None if the feeds or the outputs are others."""
+        if names != self._names:
+            return None
+        if [(name, kind_of(feed)) for name, feed in feeds.items()] != self._kinds:
+            return None
+        return self._run(feeds)
+
+    @abstractmethod
+    def _run(self, feeds: Mapping[str, Any]) -> list[Any]: ...
+
+
+class DirectHostRun(DirectRun):
+    """A run of one part of the host."""
+
+    def __init__(self, part: HostPart, inputs: Sequence[str], names: Sequence[str], feeds: Mapping[str, Any]) -> None:
+        super().__init__(names, feeds)
+        self._part = part
+        self._inputs = list(inputs)
+        self._order = [part.outputs.index(name) for name in names]
+
+    @staticmethod
+    def is_possible(part: HostPart, inputs: Sequence[str], names: Sequence[str], feeds: Mapping[str, Any]) -> bool:
+        """Whether the part gives all outputs from feeds whose kinds say which part it is."""
+        has_arrays = all(isinstance(feed, np.ndarray) for feed in feeds.values())
+        return has_arrays and feeds.keys() >= set(inputs) and set(part.outputs) >= set(names)
+
+    def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        found = self._part.run({name: feeds[name] for name in self._inputs})
+        return own([found[k] for k in self._order])
+
+
+class DirectDeviceRun(DirectRun):
+    """A run of one program: its inputs are written and its outputs are read."""
+
+    def __init__(self, execution: Execution, names: Sequence[str], feeds: Mapping[str, Any]) -> None:
+        super().__init__(names, feeds)
+        inputs, outputs = execution.input_tensors, execution.output_tensors
+        self._inputs = [(name, inputs[name]) for name in execution.program.inputs]
         self._outputs = [(outputs[name], execution.program.outputs[name]) for name in names]
         self._submit = execution.submit
 
@@ -265,12 +312,7 @@ class DirectRun:
         has_inputs = all(name in execution.input_tensors for name in execution.program.inputs)
         return has_inputs and all(name in execution.output_tensors for name in names)
 
-    def run(self, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Array] | None:
-        """The outputs; None if the feeds or the outputs are others."""
-        if names != self._names:
-            return None
-        if [(name, kind_of(feed)) for name, feed in feeds.items()] != self._kinds:
-            return None
+    def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
         for name, tensor in self._inputs:
             write(tensor, feeds[name])
         self._submit()

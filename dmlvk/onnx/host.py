@@ -51,11 +51,11 @@ NUMPY_TYPES = {
 }
 
 
-def _session_options(runtime: Any, wanted: HostOptions, optimize: bool, threads: int) -> Any:
+def _session_options(runtime: Any, wanted: HostOptions, optimize: bool, threads: int, spins: bool = False) -> Any:
     options = runtime.SessionOptions()
     options.log_severity_level = wanted.log_severity_level
     # Threads that spin while they wait would take the processor from other parts, and from drivers that run on it.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
     # By default the processor decides whether ONNX Runtime replaces groups of signed values.
     options.add_session_config_entry("session.qdqisint8allowed", "1")
     options.intra_op_num_threads = threads
@@ -141,6 +141,8 @@ class HostPart:
         Whether ONNX Runtime may replace nodes by others, which can change the last bits.
     threads : int
         That share the work; 0 for what ONNX Runtime takes by itself.
+    spins : bool
+        Whether the threads may spin while they wait, as ONNX Runtime's do by default: the part is the whole model.
     """
 
     def __init__(
@@ -152,6 +154,7 @@ class HostPart:
         kinds: Mapping[str, onnx.TypeProto],
         optimize: bool = True,
         threads: int = 0,
+        spins: bool = False,
     ) -> None:
         nodes = in_own_form(nodes)
         self.outputs = list(outputs)
@@ -171,7 +174,7 @@ class HostPart:
 
                 self._session = ReferenceEvaluator(model)
             else:
-                options = _session_options(runtime, graph.host_options, optimize, threads)
+                options = _session_options(runtime, graph.host_options, optimize, threads, spins)
                 self._session = new_session(runtime, model.SerializeToString(), options)
                 types = [described.type for described in self._session.get_outputs()]
                 self._gives_ort_values = any(not NUMPY_TYPES.issuperset(_elements(kind)) for kind in types)

@@ -13,7 +13,7 @@ import numpy as np
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import crossings, placement
 from dmlvk.onnx.errors import RefusedError
-from dmlvk.onnx.execution import DirectRun, Held, own_results
+from dmlvk.onnx.execution import DirectDeviceRun, DirectHostRun, DirectRun, Held, own_results
 from dmlvk.onnx.folding import with_known_sizes
 from dmlvk.onnx.foreseen import foreseen, inferred_kinds
 from dmlvk.onnx.graph import Graph, Node
@@ -194,7 +194,8 @@ class ModelOnDevice:
                 wanted = graph.host_options.intra_op_num_threads
                 given = sum((step.threads or processors()) - 1 for step in schedule.steps if isinstance(step, HostStep))
                 threads = threads_of_a_part(wanted, self._runs_at_once, given, *schedule.shares(nodes))
-                found = HostStep(graph, nodes, keeps_all, private, threads)
+                spins = self._runs_at_once == 1 and len(nodes) == len(graph.nodes)
+                found = HostStep(graph, nodes, keeps_all, private, threads, spins)
             else:
                 found = DeviceStep(graph, nodes, self.device, keeps_all, self._channels_last)
             shared[key] = found
@@ -290,8 +291,10 @@ class Schedule:
         return Traffic(len(self.steps), up, down)
 
     def direct(self, names: Sequence[str], feeds: Mapping[str, Any]) -> DirectRun | None:
-        """The run of the only step, if there is one alone, on the device, and all feeds and outputs are its tensors."""
+        """The run of the only step, if there is one alone, and all outputs are its own, and on the device all feeds."""
         step = self.steps[0] if len(self.steps) == 1 and self.is_complete else None
+        if isinstance(step, HostStep) and DirectHostRun.is_possible(step.last, step.inputs, names, feeds):
+            return DirectHostRun(step.last, step.inputs, names, feeds)
         if not isinstance(step, DeviceStep) or step.last is None or step.looked_at:
             return None
-        return DirectRun(step.last, names, feeds) if DirectRun.is_possible(step.last, names) else None
+        return DirectDeviceRun(step.last, names, feeds) if DirectDeviceRun.is_possible(step.last, names) else None

@@ -67,7 +67,7 @@ class Step(ABC):
 
 
 class HostStep(Step):
-    """Nodes that the host runs, on so many threads; 0 for what ONNX Runtime takes by itself."""
+    """Nodes that the host runs. For `threads` and `spins` see `HostPart`."""
 
     def __init__(
         self,
@@ -76,8 +76,10 @@ class HostStep(Step):
         keeps_all: bool = False,
         private: frozenset[str] = frozenset(),
         threads: int = 0,
+        spins: bool = False,
     ) -> None:
         super().__init__(graph, nodes, keeps_all, private)
+        self._spins = spins
         # A part has the types of the values that it was made for, where inference does not find types, or the rank of a
         # value between nodes: ONNX Runtime may know that from what the model says, and a Scan needs it.
         self._types = {
@@ -115,7 +117,13 @@ class HostStep(Step):
 
     def _part(self, outputs: Sequence[str], kinds: Mapping[str, Any]) -> HostPart:
         graph = self.graph
-        return HostPart(graph, self.nodes, self.inputs, outputs, kinds, graph.host_optimizes, self.threads)
+        optimizes, spins = graph.host_optimizes, self._spins
+        return HostPart(graph, self.nodes, self.inputs, outputs, kinds, optimizes, self.threads, spins)
+
+    @property
+    def last(self) -> HostPart:
+        """The part of the last run."""
+        return next(reversed(self._parts.values()))
 
 
 class DeviceStep(Step):

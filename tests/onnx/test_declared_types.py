@@ -170,7 +170,7 @@ def test_elements_have_a_type_where_inference_refuses_sizes() -> None:
         ("DequantizeLinear", ["half", "s", "signed"], ["float"], {}),
     ]
     x, other = np.ones((2, 3), np.uint8), np.ones((2, 4), np.uint8)
-    constants = {"constant": other, "s": scale, "z": point, "signed": np.array(3, np.int8)}
+    constants: dict[str, Array] = {"constant": other, "s": scale, "z": point, "signed": np.array(3, np.int8)}
     graph = Graph(load(model_of(nodes, {"x": x}, {"y": np.int8, "float": np.float32}, constants)))
     assert graph.element_type("sum") == graph.element_type("sigmoid") == onnx.TensorProto.UINT8
     assert {graph.element_type(name) for name in ("product", "pool", "half", "y")} == {onnx.TensorProto.INT8}

@@ -374,6 +374,13 @@ def test_threads_of_the_hosts_parts_do_not_spin(device: dmlvk.Device) -> None:
     assert ONNX_RUNTIME.call("options", _spinning, model, device.name, feeds) == ["0", "0"]
 
 
+def test_threads_of_a_whole_model_spin_as_onnx_runtimes_do(device: dmlvk.Device) -> None:
+    """Those of the session that the model is run in, behind the one that accepts it."""
+    feeds = {"x": elements(np.random.default_rng(7), np.float32, (2, 3, 4))}
+    model = model_of([("Elu", ["x"], ["y"], {})], feeds, {"y": np.float32}).SerializeToString()
+    assert ONNX_RUNTIME.call("options", _spinning, model, device.name, feeds) == ["0", "1"]
+
+
 WITHOUT_ONNX_RUNTIME = """
 import sys, warnings
 sys.modules["onnxruntime"] = None
