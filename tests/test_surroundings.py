@@ -306,6 +306,7 @@ def test_a_roofline_that_cannot_be_drawn_is_refused_before_the_work(
 ) -> None:
     monkeypatch.setattr(harness, "run", None)
     refused(run("bench", "--size", "tiny", "--plot", str(tmp_path / "x.txt")), "x.txt", "no picture", ".png")
+    refused(run("bench", "--size", "tiny", "--plot", ""), "cannot be written")
 
 
 @pytest.mark.parametrize("damage", UNWRITABLE, ids=str)

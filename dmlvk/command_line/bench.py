@@ -124,8 +124,8 @@ def bench(context: click.Context, /, **options: object) -> None:
         return
     if plot_path is not None:
         drawing.require_matplotlib()
-        # A file name without an extension gets one.
-        plot_path = plot_path if plot_path.suffix else plot_path.with_name(f"{plot_path.name}.png")
+        if plot_path.name and not plot_path.suffix:
+            plot_path = plot_path.with_name(f"{plot_path.name}.png")
         files.require_place(plot_path)
         drawing.picture_format(plot_path)
     if markdown_path is not None:
