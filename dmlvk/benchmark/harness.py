@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.measurement import Measurement, measure
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.peers.peer import OperatorPeer, taking_part
-from dmlvk.benchmark.records import Record, circumstances
+from dmlvk.benchmark.records import Keep, Progress, Record, circumstances
 from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.errors import PathError
@@ -56,8 +56,8 @@ def run(
     device: dmlvk.Device,
     cases: Sequence[Case],
     settings: OperatorSettings,
-    progress: Callable[[str], None] = lambda name: None,
-    keep: Callable[[Record], None] = lambda record: None,
+    progress: Progress = lambda name: None,
+    keep: Keep = lambda record: None,
 ) -> Record:
     """Measure marks, cases and peers.
 
@@ -65,10 +65,6 @@ def run(
     ----------
     device : Device
         Opened with `timestamps=True`.
-    progress : callable
-        Called before each measurement with its name: the marks, then each case.
-    keep : callable
-        Called after each case with the record so far, so that the record of an interrupted run is not lost.
     """
     progress("marks")
     marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ OPERATORS, MODEL, NETWORK, COLD, SWEEP = "operators", "model", "network", "cold"
 LISTS = {OPERATORS: "cases", MODEL: "batches", NETWORK: "runs", COLD: "runs", SWEEP: "shapes"}
 
 Record = dict[str, Any]
+# What a run calls before each measurement, with its name; and after it, with the record so far, so that an interrupted
+# run has one.
+Progress = Callable[[str], None]
+Keep = Callable[[Record], None]
 
 
 def write(record: Record, path: Path) -> None:

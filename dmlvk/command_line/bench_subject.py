@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     import dmlvk
     from dmlvk.benchmark.choice import Choice
     from dmlvk.benchmark.networks.network import Network
+    from dmlvk.benchmark.records import Keep, Record
     from dmlvk.conformance.case import Case
-
-Record = dict[str, Any]
 
 # Bytes of --sweep's inputs, unless --megabytes is given: on a GPU, more than any cache holds.
 SWEPT_ON_CPU, SWEPT_ON_GPU = 1 << 20, 1 << 26
-Keep = Callable[[Record], None]
 
 
 class Subject(Enum):

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -20,7 +19,7 @@ from dmlvk.benchmark.cold.process import save
 from dmlvk.benchmark.networks.measurement import NetworkSettings
 from dmlvk.benchmark.networks.network import Network
 from dmlvk.benchmark.networks.work import work_of
-from dmlvk.benchmark.records import COLD, Record, circumstances
+from dmlvk.benchmark.records import COLD, Keep, Progress, Record, circumstances
 from dmlvk.vulkan.host_threads import core_count
 
 # The caches of NVIDIA's driver and of Mesa's drivers.
@@ -44,8 +43,8 @@ def run(
     selector: int | str | None,
     network: Network,
     settings: NetworkSettings,
-    progress: Callable[[str], None] = lambda name: None,
-    keep: Callable[[Record], None] = lambda record: None,
+    progress: Progress = lambda name: None,
+    keep: Keep = lambda record: None,
 ) -> Record:
     """Measure the first calls of a network's convolutions.
 
@@ -57,10 +56,6 @@ def run(
         Opens the same device in another process.
     settings : NetworkSettings
         Its batches and layouts.
-    progress : callable
-        Called before each measurement with its name.
-    keep : callable
-        Called after each measurement with the record so far.
 
     Raises
     ------

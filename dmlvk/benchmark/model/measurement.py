@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ import dmlvk
 from dmlvk.benchmark.model.peers import PEERS, Array, ModelWork
 from dmlvk.benchmark.networks.timing import time_chain
 from dmlvk.benchmark.peers.peer import taking_part
-from dmlvk.benchmark.records import MODEL, Record, circumstances
+from dmlvk.benchmark.records import MODEL, Keep, Progress, Record, circumstances
 from dmlvk.benchmark.timing import FEWEST_ROUNDS, Times, time_on_host, warm_up
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import InferenceSession
@@ -33,8 +33,8 @@ def run(
     batches: Sequence[int | None],
     rounds: int,
     names: Sequence[str],
-    progress: Callable[[str], None] = lambda name: None,
-    keep: Callable[[Record], None] = lambda record: None,
+    progress: Progress = lambda name: None,
+    keep: Keep = lambda record: None,
 ) -> Record:
     """Measure a model on random inputs, and check its outputs.
 
@@ -50,10 +50,6 @@ def run(
         Timed runs; fewer if they take long.
     names : sequence of str
         The peers that are measured. ONNX Runtime's outputs are compared.
-    progress : callable
-        Called before each batch with its name.
-    keep : callable
-        Called after each batch with the record so far.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from dmlvk.benchmark.networks.peers import PEERS
 from dmlvk.benchmark.networks.timing import ChainTimes
 from dmlvk.benchmark.networks.work import LAYOUTS, work_of
 from dmlvk.benchmark.peers.peer import taking_part
-from dmlvk.benchmark.records import NETWORK, Record, circumstances, one_line
+from dmlvk.benchmark.records import NETWORK, Keep, Progress, Record, circumstances, one_line
 from dmlvk.benchmark.timing import warm_up
 from dmlvk.device_profile import DeviceType
 
@@ -56,8 +56,8 @@ def run(
     device: dmlvk.Device,
     network: Network,
     settings: NetworkSettings,
-    progress: Callable[[str], None] = lambda name: None,
-    keep: Callable[[Record], None] = lambda record: None,
+    progress: Progress = lambda name: None,
+    keep: Keep = lambda record: None,
 ) -> Record:
     """Measure a network's convolutions.
 
@@ -65,10 +65,6 @@ def run(
     ----------
     device : Device
         Opened with `timestamps=True`.
-    progress : callable
-        Called before each measurement with its name.
-    keep : callable
-        Called after each measurement with the record so far.
     """
     progress("floor")
     for layer in network.counts:

@@ -16,7 +16,7 @@ from dmlvk.benchmark.networks.peers import NetworkPeer
 from dmlvk.benchmark.networks.timing import time_chain
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.peers.peer import OperatorPeer, Peer, taking_part
-from dmlvk.benchmark.records import SWEEP, Record, circumstances, one_line
+from dmlvk.benchmark.records import SWEEP, Keep, Record, circumstances, one_line
 from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, SweptShape, shapes
 from dmlvk.benchmark.timing import Times, rotation, time_bindings
 from dmlvk.benchmark.work import Work
@@ -62,7 +62,7 @@ def run(
     device: dmlvk.Device,
     settings: SweepSettings,
     progress: Callable[[str, float], None] = lambda name, seconds: None,
-    keep: Callable[[Record], None] = lambda record: None,
+    keep: Keep = lambda record: None,
     row: Iterable[SweptShape] | None = None,
 ) -> Record:
     """Measure shapes.
@@ -73,8 +73,6 @@ def run(
         Opened with `timestamps=True`.
     progress : callable
         Called before each measurement with its name and the seconds that have passed.
-    keep : callable
-        Called after each shape with the record so far.
     row : iterable of SweptShape, optional
         In place of random ones.
     """
