@@ -32,7 +32,7 @@ WINGS = (
 # These are caught inside dmlvk or as the public class that they extend, or are dmlvk's own mistakes.
 INTERNAL = {
     *("CleanMessage", "KernelInterfaceError", "NotOnDeviceError", "ObstacleError", "ProcessEndError", "RefusedError"),
-    "_Refused",
+    *("SampleError", "_Refused"),
 }
 
 
