@@ -27,8 +27,7 @@ HEAD = """# Machine code, chip by chip
 
 Written by `make test-compilers COMPILERS_ARGUMENTS=--record`, chip by chip; [the vendors' compilers](compilers.md)
 says what of it matters. Nothing ran: these are statistics of the machine code that Mesa's drivers make for chips that
-are not there. The line of a chip names the version of dmlvk that it was recorded with: 0.1.0 had two kernels that are
-gone since, `first_layer` and `tile_dot4`.
+are not there.
 
 A row has the pipelines of a kernel that the planner takes by itself for layers of networks and for cases at the limits
 of the operators; *forced* rows have those of kernel paths that it takes only if asked. Two numbers are the least and
