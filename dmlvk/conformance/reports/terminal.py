@@ -55,20 +55,20 @@ def with_problems(console: Console, checks: Iterable[PlanCheck], step: Advance) 
 
 
 def plan_table(checks: Iterable[PlanCheck]) -> Table:
-    """For each recorded device, the number of plans on each path and the number with a problem."""
-    counts: dict[str, Counter[str]] = {}
+    """For each recorded device, the number of plans, of the paths that they take, and of plans with a problem."""
+    rows: dict[str, list[PlanCheck]] = {}
     for check in checks:
-        row = counts.setdefault(check.device, Counter())
-        row[check.path] += 1
-        row["problems"] += bool(check.problems)
-    paths = sorted({path for row in counts.values() for path in row} - {"", "problems"})
+        rows.setdefault(check.device, []).append(check)
     table = Table(title="Plans on the recorded devices", title_justify="left")
     table.add_column("device")
-    for heading in (*paths, "not for it", "problems"):
+    for heading in ("plans", "paths", "not for it", "problems"):
         table.add_column(heading, justify="right")
-    for device, row in counts.items():
-        problems = Text(str(row["problems"]), "red" if row["problems"] else "")
-        table.add_row(device, *(str(row[path] or "") for path in paths), str(row[""] or ""), problems)
+    for device, row in rows.items():
+        # A path's name may go on with its tile.
+        paths = [check.path.partition(":")[0] for check in row if check.path]
+        problems = sum(bool(check.problems) for check in row)
+        numbers = (len(paths), len(set(paths)), len(row) - len(paths))
+        table.add_row(device, *map(str, numbers), Text(str(problems), "red" if problems else ""))
     return table
 
 
