@@ -66,7 +66,7 @@ MUTANTS = (
         function="Provisional.latest",
     ),
     HostMutant(
-        "a take-over within a submission: work that runs loses its memory and descriptors",
+        "after a take-over a binding that was submitted alone runs as it was recorded before",
         "runtime/binding.py",
         (
             (
@@ -78,6 +78,13 @@ MUTANTS = (
         ),
         TAKE_OVER,
         function="Binding.latest",
+    ),
+    HostMutant(
+        "a take-over within a submission: work that runs loses its memory and descriptors",
+        "runtime/command_writer.py",
+        (("kept = [binding.kept for binding in bindings]\n", "kept: list[object] = []\n"),),
+        TAKE_OVER,
+        function="CommandWriter.compose",
     ),
     HostMutant(
         "after a take-over a binding keeps the general kernel's dispatches, and not their memory",

@@ -126,8 +126,9 @@ class CallRow:
         submissions.append(device.submit(bindings[1:]))
         for each in (operator, bound):
             each.wait_for_compiler()
-        # Here the list's bindings become others, while they run in their old form.
-        again = device.sequence(bindings)
+        # Here the list's bindings become others, while they run in their old form. The first binding becomes another
+        # when it is submitted alone below: the general kernel's recording of it, made above, may not run again.
+        again = device.sequence(bindings[1:])
         submissions += [operator(**call.tensors) for call in self._after]
         submissions += [bound(**self._after[0].tensors), device.submit(bindings[:1])]
         self._take_memory(general)
@@ -135,11 +136,12 @@ class CallRow:
         for submission in submissions:
             submission.wait()
         wrong = self._wrong("of the row", [*self._before, *self._after, *self._bound, *self._recorded])
-        if bindings[0].plan.path != operator.plan.path or operator.plan.path == general.path:
-            wrong = wrong or f"the path {bindings[0].plan.path} runs after the take-over by {operator.plan.path}"
-        self._prepare(self._bound)
+        for taken in (binding.plan.path for binding in bindings):
+            if taken != operator.plan.path or taken == general.path:
+                wrong = wrong or f"the path {taken} runs after the take-over by {operator.plan.path}"
+        self._prepare(self._bound[1:])
         again.submit().wait()
-        yield wrong or self._wrong("recorded after the take-over", self._bound)
+        yield wrong or self._wrong("recorded after the take-over", self._bound[1:])
 
     def _take_memory(self, general: Plan) -> None:
         """Write into new memory of the sizes that a general kernel needs: its own, if that was given back too early."""
