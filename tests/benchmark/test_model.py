@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -17,11 +18,13 @@ from onnx import helper
 import dmlvk
 from bench.networks import model_of as model_of_network
 from dmlvk.benchmark.model.peers import ModelWork, ONNXRuntimeSession, comparison
-from dmlvk.benchmark.model.tables import is_correct, parts_of, sections
+from dmlvk.benchmark.model.tables import STEP_HEADS, is_correct, parts_of, sections
 from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.records import read
+from dmlvk.benchmark.sections import Section, show
 from dmlvk.benchmark.timing import Times
 from dmlvk.command_line import main
+from dmlvk.command_line.terminal import PlainConsole
 from tests.onnx.models import elements, model_of
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +32,13 @@ ROOT = Path(__file__).parents[2]
 
 def bench(device: dmlvk.Device, *arguments: Any) -> Result:
     return CliRunner().invoke(main, ["bench", "--device", device.profile.name, *map(str, arguments)])
+
+
+def shown(tables: list[Section], width: int) -> list[str]:
+    """The lines of tables on a terminal of this width."""
+    file = io.StringIO()
+    show(tables, PlainConsole(file=file, width=width))
+    return file.getvalue().splitlines()
 
 
 def test_a_network_beside_onnx_runtime(device: dmlvk.Device, tmp_path: Path) -> None:
@@ -77,6 +87,15 @@ def test_a_network_beside_onnx_runtime(device: dmlvk.Device, tmp_path: Path) -> 
     assert again.exit_code == 0, again.output
     assert again.output.count("QLinearGlobalAveragePool") == 2, "a step of each batch"
     assert again.output.count("QUANTIZED_LINEAR_AVERAGE_POOLING") == 2, "a dispatch of each batch"
+    tables = list(sections(record, dispatches=True))
+    lines = shown(tables, 80)
+    assert max(map(len, lines)) <= 80
+    words = {word for line in lines for word in line.split()}
+    for table in tables:
+        for cell in (table.heads, *table.rows):
+            assert words >= set(" ".join(cell).split()), "no word is broken"
+    # Where there is room, a table has a line for all headings.
+    assert any(set(" ".join(STEP_HEADS).split()) <= set(line.split()) for line in shown(tables, 300))
 
 
 def test_without_onnx_runtime_nothing_is_compared(device: dmlvk.Device, tmp_path: Path) -> None:
