@@ -137,20 +137,20 @@ def _tune_model(model: Path, selector: str | None) -> None:
     terminal = console()
     layers = 0
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*runs on this machine's processor")
-            session = InferenceSession(model, device=selector)
-        file = device_files.require_place(tuned_paths.TunedPaths(session.device.profile).file)
         with shown_progress(terminal, 1) as progress:
-            show = progress.parts("layers")
+            progress(model.name)
+            show = progress.parts("paths compiled or measured")
 
             def count(done: int, of: int) -> None:
                 nonlocal layers
-                layers = of
+                layers = of  # of the last call, which compiles each layer by the path that was chosen
                 show(done, of)
 
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=".*runs on this machine's processor")
+                session = InferenceSession(model, device=selector)
+            file = device_files.require_place(tuned_paths.TunedPaths(session.device.profile).file)
             session.device.compile_progress = count
-            progress(model.name)
             session.tune(random_feeds(session))
     except ModelError as error:
         raise click.ClickException(one_line(error)) from error

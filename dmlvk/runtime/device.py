@@ -75,7 +75,8 @@ class Device(NotCopied):
     ----------
     compile_progress : callable, optional
         Called by `compile_all` at its beginning and after each operator, in any thread, with two numbers: how many are
-        compiled, and how many there are. A model's first run does so too.
+        compiled, and how many there are. A model's first run does so too. With `tune=True` it is first called for the
+        measurement, which has two steps for each path: it is compiled, and measured.
 
     Raises
     ------

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,13 +38,17 @@ ROUNDS = 3
 # The runs of a measured sequence: as many as take about this time, but at most this number.
 SEQUENCE_SECONDS = 1e-3
 MOST_RUNS = 50
+# A group of layers has at least so much to compile: cores that are done earlier than others wait for these once a group.
+JOBS_OF_A_CORE = 3
 POISON = b"\xa5"
 
 
 def tune(device: Device, choices: TunedPaths, descs: Iterable[OperatorDesc], progress: Progress | None) -> None:
     """Measure what was not measured yet on this device, with this driver and these kernels.
 
-    Each result is remembered as soon as it is there, so that nothing is lost by an interruption.
+    Each result is remembered as soon as it is there, so that nothing is lost by an interruption. `progress` is called at
+    the beginning, and after each path that is compiled or measured, with how many of these steps are done and how many
+    there are.
 
     A path that gives other bits than the planner's choice is not taken, which a warning says.
 
@@ -54,26 +59,50 @@ def tune(device: Device, choices: TunedPaths, descs: Iterable[OperatorDesc], pro
     """
     pending = [desc for desc in dict.fromkeys(descs) if not choices.has(desc)]
     paths = {desc: planning.close_paths(desc, device.profile) for desc in pending}
-    operators: dict[tuple[OperatorDesc, str], CompiledOperator[Any]] = {}
-    jobs = [(desc, path) for desc in pending for path in paths[desc]]
+    total = 2 * sum(len(found) for found in paths.values() if len(found) > 1)
+    done = count(1)
 
-    def compile_one(job: tuple[OperatorDesc, str]) -> None:
-        operators[job] = device.compile(job[0], path=job[1], wait=True)
-
-    for_each(jobs, compile_one, threads=core_count())
-    for done, desc in enumerate(pending):
+    def show(step: int) -> None:
         if progress is not None:
-            progress(done, len(pending))
+            progress(step, total)
+
+    show(0)
+    for desc in pending:
         if len(paths[desc]) == 1:
             choices.remember(desc, None, {})  # nothing else is close
-        else:
+    for layers in _groups({desc: found for desc, found in paths.items() if len(found) > 1}):
+        operators: dict[tuple[OperatorDesc, str], CompiledOperator[Any]] = {}
+
+        def compile_one(job: tuple[OperatorDesc, str], operators: dict[Any, CompiledOperator[Any]] = operators) -> None:
+            operators[job] = device.compile(job[0], path=job[1], wait=True)
+            show(next(done))
+
+        for_each([(desc, path) for desc in layers for path in paths[desc]], compile_one, threads=core_count())
+        for desc in layers:
             seconds = _measured(device, desc, {path: operators[desc, path] for path in paths[desc]})
             planned, best = paths[desc][0], min(seconds, key=seconds.__getitem__)
             is_faster = seconds[best] * MARGIN < seconds[planned]
             seconds[PLANNER] = seconds[planned]
             choices.remember(desc, best if is_faster else None, seconds)
-    if progress is not None:
-        progress(len(pending), len(pending))
+            for _ in paths[desc]:
+                show(next(done))
+
+
+def _groups(paths: Mapping[OperatorDesc, list[str]]) -> Iterator[list[OperatorDesc]]:
+    """The descriptors in groups that are compiled on all cores, then measured: few, so that an interrupt loses little.
+
+    While a group is measured, nothing is compiled, which would take the processor from a CPU driver.
+    """
+    group: list[OperatorDesc] = []
+    jobs = 0
+    for desc, found in paths.items():
+        group.append(desc)
+        jobs += len(found)
+        if jobs >= JOBS_OF_A_CORE * core_count():
+            yield group
+            group, jobs = [], 0
+    if group:
+        yield group
 
 
 def _measured(device: Device, desc: OperatorDesc, operators: Mapping[str, CompiledOperator[Any]]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def test_the_fastest_path_is_remembered_and_taken(
     own.compile_progress = lambda done, total: shown.append((done, total))
     own.compile_all([desc, desc], tune=True)
     assert asked == [desc], "alike layers are measured once"
-    assert (0, 1) in shown and (1, 1) in shown
+    assert shown[:5] == [(done, 4) for done in range(5)], "two paths, each of which is compiled and measured"
     own.compile_all([desc], tune=True)
     assert asked == [desc], "what is remembered is not measured again"
     path, after = run(own, desc)
@@ -105,6 +106,26 @@ def test_a_measurement_takes_all_paths_and_keeps_what_it_has(
         own.compile_all([first, second, third], tune=True)
     known = TunedPaths(own.profile)
     assert [known.has(desc) for desc in (first, second, third)] == [True, True, False]
+
+
+def test_an_interrupt_while_paths_compile_keeps_what_it_has(
+    own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = [layer(channels, 8) for channels in (3, 4, 5)]
+    monkeypatch.setattr(tuning, "core_count", lambda: 1)
+    monkeypatch.setattr(tuning, "_measured", lambda device, desc, operators: dict.fromkeys(operators, 1.0))
+    inner, last = own.compile, layers[-1]
+
+    def interrupted(desc: dmlvk.QuantizedLinearConvolutionDesc, **options: Any) -> object:
+        if desc == last:
+            raise KeyboardInterrupt
+        return inner(desc, **options)
+
+    monkeypatch.setattr(own, "compile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        own.compile_all(layers, tune=True)
+    known = TunedPaths(own.profile)
+    assert [known.has(desc) for desc in layers] == [True, True, False]
 
 
 def test_a_path_of_other_bits_is_not_taken(own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
