@@ -60,7 +60,9 @@ def _table(section: Section) -> Table:
 def _breaks_words(table: Table, section: Section, terminal: Console) -> bool:
     lines = ("".join(segment.text for segment in line) for line in terminal.render_lines(table))
     shown = {word for line in lines for word in line.split()}
-    return any(not shown.issuperset(_text(cell).plain.split()) for row in (section.heads, *section.rows) for cell in row)
+    return any(
+        not shown.issuperset(_text(cell).plain.split()) for row in (section.heads, *section.rows) for cell in row
+    )
 
 
 def _stacked(section: Section) -> Table:

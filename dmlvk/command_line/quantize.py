@@ -25,6 +25,10 @@ BATCH = 16
 # The report names this many layers.
 LAYERS = 5
 PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+AS_ARRAYS = (
+    "have to be arrays of the size and range that the model takes: docs/quantizing.md, Samples from photographs, "
+    "makes an .npz of them"
+)
 
 
 @click.command()
@@ -34,7 +38,7 @@ PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".
     required=True,
     type=click.Path(path_type=Path),
     help="Inputs as in use: an .npz with an array for each input, whose first dimension counts them; or a folder of "
-    ".npy files (a model with one input) or .npz files, one for each run.",
+    ".npy files (a model with one input) or .npz files, one for each run. Of photographs docs/quantizing.md makes one.",
 )
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The new model.")
 @click.option(
@@ -156,7 +160,7 @@ class Samples:
             self._files = sorted(path for path in place.iterdir() if path.suffix.lower() in (".npy", ".npz"))
             if not self._files:
                 pictures = any(path.suffix.lower() in PICTURES for path in place.iterdir())
-                advice = "; pictures have to be arrays of the size and range that the model takes" if pictures else ""
+                advice = f"; pictures {AS_ARRAYS}" if pictures else ""
                 raise click.BadParameter(f"{place} holds no .npy or .npz files{advice}", param_hint="--data")
             single = next((path for path in self._files if path.suffix.lower() == ".npy"), None)
             if single and len(self._names) > 1:
@@ -167,8 +171,7 @@ class Samples:
             self.count = len(self._files)
             return
         if place.suffix.lower() in PICTURES:
-            rule = "a picture has to be an array of the size and range that the model takes, in an .npz or .npy"
-            raise click.BadParameter(f"{place}: {rule}", param_hint="--data")
+            raise click.BadParameter(f"{place}: pictures {AS_ARRAYS}", param_hint="--data")
         self._arrays = self._named(_read(place))
         sizes = {name: len(array) if array.ndim else 0 for name, array in self._arrays.items()}
         if len(set(sizes.values())) != 1 or not min(sizes.values()):

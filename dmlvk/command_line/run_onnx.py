@@ -107,6 +107,8 @@ def run_onnx(
     except ModelError as error:
         raise click.ClickException(one_line(error)) from error
     terminal.print(_table(session, model, findings if check else None))
+    described = "; ".join(f"{each.name}, {each.type} {each.shape}" for each in session.get_inputs())
+    terminal.print(f"Inputs: {described}.", soft_wrap=True)
     wrong = [finding for finding in findings.values() if finding.is_equal is False]
     if wrong:
         text = "; ".join(f"{finding.name}: {finding.text}" for finding in wrong[:3])

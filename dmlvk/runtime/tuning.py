@@ -38,7 +38,7 @@ ROUNDS = 3
 # The runs of a measured sequence: as many as take about this time, but at most this number.
 SEQUENCE_SECONDS = 1e-3
 MOST_RUNS = 50
-# A group of layers has at least so much to compile: cores that are done earlier than others wait for these once a group.
+# The least number of paths of a group of layers: at its end, cores that are done wait for the others.
 JOBS_OF_A_CORE = 3
 POISON = b"\xa5"
 
@@ -46,9 +46,9 @@ POISON = b"\xa5"
 def tune(device: Device, choices: TunedPaths, descs: Iterable[OperatorDesc], progress: Progress | None) -> None:
     """Measure what was not measured yet on this device, with this driver and these kernels.
 
-    Each result is remembered as soon as it is there, so that nothing is lost by an interruption. `progress` is called at
-    the beginning, and after each path that is compiled or measured, with how many of these steps are done and how many
-    there are.
+    Each result is remembered as soon as it is there, so that an interruption loses nothing of it. `progress` is called
+    at the beginning, and after each path that is compiled or measured, with how many of these steps are done and how
+    many there are.
 
     A path that gives other bits than the planner's choice is not taken, which a warning says.
 

@@ -25,7 +25,10 @@ def test_readme_runs_on_every_test_driver(
 
 
 @pytest.mark.parametrize("program", PAGES, ids=lambda program: program.name)
-def test_a_page_runs(program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_runs(
+    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # what a program writes
     monkeypatch.setenv("DMLVK_DEVICE", DEVICE_NAMES[0])
     program.run()
 

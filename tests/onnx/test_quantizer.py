@@ -123,7 +123,7 @@ assert {"QLinearMatMul", "QLinearAdd"} < names and "Gemm" not in names, names
     ("setting", "words"),
     [
         ("no data", "--data: "),
-        ("pictures", "pictures have to be arrays of the size and range that the model takes"),
+        ("pictures", "that the model takes: docs/quantizing.md, Samples from photographs, makes an .npz of them"),
         ("shape", "its dimension 1 must have size 3, ['n', 3, 12, 12]; is it channels last? np.moveaxis(array, -1, 1)"),
         ("shape of the second", "1.npy: input 2 of the data: "),
         ("empty", "counts the inputs, so it has to be the same, and at least 1"),

@@ -72,6 +72,7 @@ def test_a_model_in_floats_says_that_nothing_runs_on_the_device(tmp_path: Path) 
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
     assert "1 host. Nothing runs on the device." in done.stdout
+    assert "Inputs: x, tensor(float) [3]." in done.stdout
     assert done.stdout.splitlines()[-1].startswith("A run of ")
     assert done.stderr == ""  # the last line says what a driver on the processor is for
 

@@ -108,9 +108,7 @@ def test_a_measurement_takes_all_paths_and_keeps_what_it_has(
     assert [known.has(desc) for desc in (first, second, third)] == [True, True, False]
 
 
-def test_an_interrupt_while_paths_compile_keeps_what_it_has(
-    own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_paths_compile_keeps_what_it_has(own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     layers = [layer(channels, 8) for channels in (3, 4, 5)]
     monkeypatch.setattr(tuning, "core_count", lambda: 1)
     monkeypatch.setattr(tuning, "_measured", lambda device, desc, operators: dict.fromkeys(operators, 1.0))
