@@ -58,6 +58,7 @@ def test_steps_and_their_parts(screen: Screen) -> None:
         screen.console.print("printed beside it")
         step("another name")
     assert "one [name]" in screen.text
+    assert "0/3" in screen.text and "1/3" in screen.text and "-1" not in screen.text
     assert re.search(r"0/2 .*pieces", screen.text)
     assert "printed beside it" in screen.text
     later = screen.text.partition("printed beside it")[2]

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dmlvk import _printable as printable
+from dmlvk._common.unbroken import unbroken
 
 Record = dict[str, Any]
 
@@ -41,8 +42,7 @@ def show(sections: Iterable[Section], terminal: Console) -> None:
     """Print tables on a terminal. Where a table would break words, its rows are printed one below the other."""
     for section in sections:
         if section.rows:
-            table = _table(section)
-            terminal.print(_stacked(section) if _breaks_words(table, section, terminal) else table)
+            terminal.print(unbroken(_table(section), terminal))
         for note in section.notes:
             terminal.print(note)
 
@@ -53,33 +53,8 @@ def _table(section: Section) -> Table:
         is_number = all(_is_number(row[len(table.columns)]) for row in section.rows)
         table.add_column(head, justify="right" if is_number else "left", overflow="fold")
     for row in section.rows:
-        table.add_row(*map(_text, row))
+        table.add_row(*(Text(printable.printable(cell), _colour(cell)) for cell in row))
     return table
-
-
-def _breaks_words(table: Table, section: Section, terminal: Console) -> bool:
-    lines = ("".join(segment.text for segment in line) for line in terminal.render_lines(table))
-    shown = {word for line in lines for word in line.split()}
-    return any(
-        not shown.issuperset(_text(cell).plain.split()) for row in (section.heads, *section.rows) for cell in row
-    )
-
-
-def _stacked(section: Section) -> Table:
-    """Each row as lines of a heading and its cell. Empty cells are left out."""
-    table = Table(title=section.title, title_justify="left", show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in section.rows:
-        for head, cell in zip(section.heads, row, strict=True):
-            if cell:
-                table.add_row(head, _text(cell))
-        table.add_section()
-    return table
-
-
-def _text(cell: str) -> Text:
-    return Text(printable.printable(cell), _colour(cell))
 
 
 def markdown(sections: Iterable[Section]) -> Iterator[str]:

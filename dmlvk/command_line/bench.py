@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Measure the speed of operators or models.")
 @click.option("--model", type=FILE, default=None, help="In place of operators: a model, .onnx, as a whole.")
 @click.option("--network", default=None, help="In place of operators: all convolutions of resnet50, mobilenetv2, ...")
 @click.option("--cold", is_flag=True, help="Of a network: the first calls, in fresh processes, with no cache and one.")

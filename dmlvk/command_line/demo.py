@@ -17,7 +17,7 @@ def _rate(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.1g}"
 
 
-@click.command()
+@click.command(short_help="Run all on a photograph and on digits.")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),

@@ -31,7 +31,7 @@ AS_ARRAYS = (
 )
 
 
-@click.command()
+@click.command(short_help="Make a model of 8-bit integers of floats.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "--data",

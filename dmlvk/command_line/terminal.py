@@ -273,14 +273,16 @@ class Steps:
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress = progress
         self._lines = Lines(total)
-        self._task = None if progress is None or not total else progress.add_task("", total=total, completed=-1)
+        self._task = None if progress is None or not total else progress.add_task("", total=total)
+        self._begun = -1
 
     def __call__(self, name: str) -> None:
         """A step of this name begins."""
         if self._progress is None:
             self._lines.step(name)
         elif self._task is not None:
-            self._progress.update(self._task, advance=1, description=printable(name))
+            self._begun += 1
+            self._progress.update(self._task, completed=self._begun, description=printable(name))
 
     def parts(self, what: str) -> Callable[[int, int], None]:
         """A function to call with how many parts of a step are done, and how many there are: they have a second bar.

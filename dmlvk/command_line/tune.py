@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dmlvk.conformance.case import Workload
 
 
-@click.command()
+@click.command(short_help="Find the fastest kernel paths, and keep them.")
 @click.argument("model", required=False, type=click.Path(path_type=Path))
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option(

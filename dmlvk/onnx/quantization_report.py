@@ -29,6 +29,8 @@ from dmlvk.runtime.shared_devices import DeviceName
 LAYER_INPUTS = 4
 # A time is the median of at most this many runs, or of as many as fit into the seconds.
 ROUNDS, SECONDS = 20, 2.0
+# The ratio of 8 bits to their rounding, where all values are as frequent.
+OF_EIGHT_BITS = 50.0
 # What ONNX Runtime's quantizer calls the integers of a value.
 SUFFIXES = ("_quantized", "_QuantizeLinear_Output")
 
@@ -65,7 +67,8 @@ class LayerLoss:
     decibels : float
         The signal to noise ratio of its output, as of `OutputLoss`.
     lost : float
-        By how many decibels that is below the ratio of its worst input.
+        By how many decibels that is below the ratio of its worst input, or below 50 dB, which is what 8 bits give, if
+        its inputs are better: bytes of a picture may have no noise.
     """
 
     name: str
@@ -265,8 +268,8 @@ def _layers(prepared: onnx.ModelProto, session: InferenceSession, samples: Seque
     for node in nodes:
         name = node.output[0]
         if name in decibels and name not in activations:
-            best = min((decibels[each] for each in node.input if each in decibels), default=math.inf)
-            lost = best - decibels[name] if math.isfinite(best) else 0.0
+            known = [decibels[each] for each in node.input if each in decibels]
+            lost = min(*known, OF_EIGHT_BITS) - decibels[name] if known else 0.0
             found.append(LayerLoss(node.name or name, node.op_type, decibels[name], lost))
     return sorted(found, key=lambda layer: -layer.lost)
 

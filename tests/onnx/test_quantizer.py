@@ -91,6 +91,10 @@ others = quantization_report(model, quantize(model, [inputs(20)], format="QDQ"),
 lost = [{layer.name: round(layer.lost, 1) for layer in report.layers} for report in (good, others)]
 assert lost[0] == lost[1] and len(lost[0]) == 4, lost
 assert 0 < good.float_seconds < good.seconds < 10 and good.inputs == 1
+import numpy as np
+data = [np.random.default_rng(2).integers(0, 256, inputs(20).shape).astype(np.float32) / 255]  # exact in 8 bits
+exact = quantization_report(model, quantize(model, data), data, device="llvmpipe")
+assert 40 < max(layer.decibels + layer.lost for layer in exact.layers) <= 50.001, exact.layers
 """
     done = python(program)
     assert done.returncode == 0, done.stderr

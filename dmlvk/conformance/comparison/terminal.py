@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dmlvk._common.unbroken import unbroken
 from dmlvk._printable import printable
 from dmlvk.conformance.comparison.changes import Change, SpeedChange, SpeedUpdate, Update
 from dmlvk.conformance.comparison.findings import Findings
@@ -21,7 +22,7 @@ WORDS = {"Broke": "red", "Mended": "green", "Changed": "cyan", "Slower": "red", 
 def print_findings(console: Console, findings: Findings) -> None:
     """Print the table of devices, then what does not agree, then what changed."""
     if findings.runs:
-        console.print(device_table(findings))
+        console.print(unbroken(device_table(findings), console))
     for note in findings.notes:
         console.print(f"Note: {note}", soft_wrap=True)
     for update in findings.updates:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dmlvk._common.unbroken import unbroken
 from dmlvk._printable import printable
 from dmlvk.conformance.plans import PlanCheck
 from dmlvk.conformance.results import Result, Run, Status
@@ -81,10 +82,8 @@ def failure_text(result: Result) -> Text:
 
 
 def summary_table(run: Run) -> Table:
-    """The number of cases with each status, by group and profile."""
-    environment = run.environment
-    title = "" if environment is None else f"{environment.device}, {environment.driver}, Vulkan {environment.vulkan}"
-    table = Table(title=title, title_justify="left")
+    """The number of cases with each status that there is, by group and profile."""
+    table = Table()
     profiles = dict.fromkeys(profile for profile, _ in run.results)
     shows_profile = list(profiles) != ["device"]
     rows: dict[tuple[str, str], Counter[Status]] = {}
@@ -93,25 +92,29 @@ def summary_table(run: Run) -> Table:
     table.add_column("group")
     if shows_profile:
         table.add_column("profile")
-    for status in Status:
+    statuses = [status for status in Status if run.counts()[status]]
+    for status in statuses:
         table.add_column(status.value, justify="right", style=COLOURS[status])
     for (group, profile), counts in rows.items():
         names = (group, profile) if shows_profile else (group,)
-        table.add_row(*names, *_numbers(counts))
+        table.add_row(*names, *_numbers(counts, statuses))
     if len(rows) > 1:
         table.add_section()
-        table.add_row("all", *([""] if shows_profile else []), *_numbers(run.counts()))
+        table.add_row("all", *([""] if shows_profile else []), *_numbers(run.counts(), statuses))
     return table
 
 
-def _numbers(counts: Counter[Status]) -> list[str]:
-    return [str(counts[status]) if counts[status] else "" for status in Status]
+def _numbers(counts: Counter[Status], statuses: list[Status]) -> list[str]:
+    return [str(counts[status] or "") for status in statuses]
 
 
 def print_summary(console: Console, run: Run, waivers: WaiverReport) -> None:
-    """Print the table and the remarks about it."""
-    console.print(summary_table(run))
-    for path, fault in (run.environment.distrusted_paths if run.environment is not None else {}).items():
+    """Print the device, the table and the remarks about it."""
+    environment = run.environment
+    if environment is not None:
+        console.print(f"{environment.device}, {environment.driver}, Vulkan {environment.vulkan}", highlight=False)
+    console.print(unbroken(summary_table(run), console))
+    for path, fault in (environment.distrusted_paths if environment is not None else {}).items():
         console.print(
             f"Path {path} is not taken on this device, a known question was answered wrong: {fault}", highlight=False
         )
