@@ -82,15 +82,24 @@ def quantized_data_type(
     return as_data_type(zero_point_type) if zero_point_type in (np.int8, np.uint8) else input_type
 
 
-def scale_operand(name: str, scale: Any, rank: int | None) -> Operand:
-    """A scale as an array of float32; a Tensor unchanged. Without a rank it keeps its shape."""
+def scale_operand(name: str, scale: Any, rank: int | None, function: str = CONVOLUTION) -> Operand:
+    """A scale as an array of float32, if its finite values stay finite; a Tensor unchanged.
+
+    Without a rank it keeps its shape.
+    """
     _require_numbers(name, scale, "must be a real number or an array of them")
     operand = as_operand(name, scale)
     if isinstance(operand, Tensor):
         return operand
     if operand.dtype.kind not in "fiu":
         raise TypeError(f"{name} must be a real number or an array of them, not {operand.dtype.name}")
-    return _with_channel_dimension(operand.astype(np.float32), rank)
+    with np.errstate(over="ignore"):
+        rounded = operand.astype(np.float32)
+    overflows = np.isinf(rounded) & np.isfinite(operand)
+    if overflows.any():
+        largest = f"at most {np.finfo(np.float32).max:.8g}"
+        raise DescriptorError(function, name, operand[overflows][0].item(), "must be in the range of FLOAT32", largest)
+    return _with_channel_dimension(rounded, rank)
 
 
 def integer_operand(

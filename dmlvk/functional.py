@@ -504,7 +504,7 @@ def quantized_linear_average_pooling(
         ("input", input_scale, input_zero_point, described.data_type),
         ("output", output_scale, output_zero_point, output_type),
     ):
-        operands[f"{end}_scale_tensor"] = scale_operand(f"{end}_scale", scale, 4)
+        operands[f"{end}_scale_tensor"] = scale_operand(f"{end}_scale", scale, 4, name)
         operands[f"{end}_zero_point_tensor"] = integer_operand(f"{end}_zero_point", zero_point, data_type, 4, name)
     fields: dict[str, Any] = {f: described_tensor(each) for f, each in operands.items() if each is not None}
     fields |= _windows(described, window_size, strides, start_padding, end_padding, dilations)
@@ -668,7 +668,7 @@ def quantized_linear_add(
         ("b", b_scale, b_zero_point),
         ("output", output_scale, output_zero_point),
     ):
-        operands[f"{name}_scale_tensor"] = with_rank(scale_operand(f"{name}_scale", scale, None), len(sizes))
+        operands[f"{name}_scale_tensor"] = with_rank(scale_operand(f"{name}_scale", scale, None, function), len(sizes))
         data_type = output_type if name == "output" else fields[f"{name}_tensor"].data_type
         checked = integer_operand(f"{name}_zero_point", zero_point, data_type, None, function)
         if checked is not None:
@@ -797,7 +797,7 @@ def _linear(
 ) -> tuple[dict[str, Operand], dict[str, Any]]:
     """The operands and the tensors of quantize_linear and dequantize_linear, by field, without the output."""
     sizes = described_tensor(data).sizes
-    operands = {"input_tensor": data, "scale_tensor": scale_operand("scale", scale, None)}
+    operands = {"input_tensor": data, "scale_tensor": scale_operand("scale", scale, None, function)}
     checked = integer_operand("zero_point", zero_point, quantized, None, function)
     if checked is not None:
         operands["zero_point_tensor"] = checked

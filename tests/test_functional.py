@@ -226,6 +226,13 @@ class TestQuantizedLinearConvolution:
         assert output.dtype == np.uint8
         np.testing.assert_array_equal(output, self.expected())
 
+    @pytest.mark.parametrize("changes", [{"input_scale": 1e300}, {"filter_scale": np.array([0.1, -1e39, 0.1])}])
+    def test_a_scale_beyond_float32_is_refused(self, device: dmlvk.Device, changes: dict[str, Any]) -> None:
+        with pytest.raises(
+            dmlvk.DescriptorError, match=r"(1e\+300|-1e\+39).*range of FLOAT32.*at most 3\.4028235e\+38"
+        ):
+            self.run(device, **changes)
+
     def test_the_output_dtype_is_given_or_that_of_the_zero_point_or_of_the_input(self, device: dmlvk.Device) -> None:
         for changes in ({"output_dtype": np.int8}, {"output_zero_point": np.int8(100)}):
             output = self.run(device, **changes)

@@ -34,9 +34,10 @@ from tests.vulkan.variants import VARIANTS, copy_desc, open_variant
 
 # What is waited for so long is waited for in vain.
 LONGEST_WAIT = 300.0
-# A round leaves nothing. The process itself grows at first: caches of the driver, of Python and of dmlvk.
+# A round leaves nothing. The process itself grows at first: caches of the driver, of Python and of dmlvk. On lavapipe
+# its memory grows by 230 MiB in a hundred rounds and then no more, so the second half of the rounds has a limit.
 WARM_UP_ROUNDS = 4
-LARGEST_GROWTH = 160 << 20
+LARGEST_GROWTH = 64 << 20
 
 CASES = [
     convolution(channels, size, kernel=1 + size % 5, owned=size % 2 == 0)
@@ -258,20 +259,24 @@ def counted() -> tuple[int, int, int]:
 
 
 def run_rounds(name: str, one_round: Callable[[str, random.Random], None], seed: int, seconds: float) -> int:
-    end = time.monotonic() + seconds
+    start = time.monotonic()
     number = 0
     before = counted()
-    while number <= WARM_UP_ROUNDS or time.monotonic() < end:
+    half: int | None = None
+    while number <= WARM_UP_ROUNDS or half is None or time.monotonic() < start + seconds:
         faulthandler.dump_traceback_later(LONGEST_WAIT, exit=True)
         one_round(name, random.Random(f"{seed} {number}"))
         faulthandler.cancel_dump_traceback_later()
         number += 1
         if number == WARM_UP_ROUNDS:
             before = settled()
+        if half is None and number > WARM_UP_ROUNDS and time.monotonic() >= start + seconds / 2:
+            half = settled()[2]
     after = settled()
     assert after[0] <= before[0], f"{after[0] - before[0]} threads are left of {number} rounds"
     assert after[1] <= before[1], f"{after[1] - before[1]} file descriptors are left of {number} rounds"
-    assert after[2] <= before[2] + LARGEST_GROWTH, f"{(after[2] - before[2]) >> 20} MiB are left of {number} rounds"
+    growth = after[2] - half
+    assert growth <= LARGEST_GROWTH, f"{growth >> 20} MiB are left of the second half of {number} rounds"
     return number
 
 
