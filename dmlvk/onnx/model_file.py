@@ -203,6 +203,10 @@ def _read_external(tensor: onnx.TensorProto, place: str, folder: Path | None) ->
         "folder) cannot be read"
     )
     size = _size_in_bytes(tensor, place)
+    if len(known) < len(tensor.external_data):
+        raise ModelError(
+            f"{about}: it has several entries of one key ({', '.join(_keys(tensor))}); expected one of each"
+        )
     for key, text in known.items():
         if not text or not EXTERNAL_KEYS.fullmatch(key):
             found = f"{key[:40]!r} with the value {text[:40]!r}"

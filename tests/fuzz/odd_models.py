@@ -523,7 +523,9 @@ def _absent_inputs(maker: Maker, model: onnx.ModelProto) -> None:
 
 
 def _output_is_an_input(maker: Maker, model: onnx.ModelProto) -> None:
-    names = [value.name for value in model.graph.input] + [tensor.name for tensor in model.graph.initializer]
+    names = [each.name for each in (*model.graph.input, *model.graph.initializer) if each.name]
+    if not names:
+        return
     taken = [value.name for value in model.graph.output]
     name = str(maker.pick(names))
     if name not in taken or maker.chance(4):
@@ -542,8 +544,8 @@ def _unknown(maker: Maker, model: onnx.ModelProto) -> None:
 
 
 def _initializer_is_given(maker: Maker, model: onnx.ModelProto) -> None:
-    """A feed takes the place of an initializer."""
-    tensors = [tensor for tensor in model.graph.initializer if not tensor.external_data]
+    """A feed takes the place of an initializer. One without a name can have none."""
+    tensors = [tensor for tensor in model.graph.initializer if tensor.name and not tensor.external_data]
     if not tensors:
         return
     tensor = maker.pick(tensors)

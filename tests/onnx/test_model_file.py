@@ -171,6 +171,14 @@ def test_elements_beside_external_data_do_not_count(tmp_path: Path) -> None:
     np.testing.assert_array_equal(numpy_helper.to_array(constant.attribute[0].t), WEIGHTS)
 
 
+def test_external_data_with_an_entry_twice(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    made = onnx.load_model_from_string(path.read_bytes())
+    made.graph.initializer[0].external_data.add(key="location", value="w.bin")
+    path.write_bytes(made.SerializeToString())
+    assert "it has 2 entries of 'location'; expected one" in refusal(path)
+
+
 BAD_ENTRIES = [
     {"unknown": "x"},
     {"checksum": ""},
