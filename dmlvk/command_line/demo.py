@@ -10,6 +10,7 @@ from rich.text import Text
 
 import dmlvk
 from dmlvk._common import files
+from dmlvk._common.unbroken import unbroken
 from dmlvk.command_line.terminal import clear_errors, console, shown_progress
 
 
@@ -62,7 +63,7 @@ def demo(output: Path, dark: bool, selector: str | None) -> None:
 
     driver = next((info.driver for info in dmlvk.devices() if info.profile == device.profile), "")
     name = f"{device.name}, driver {driver}"
-    table = Table(title=f"Device: {name}", title_justify="left", caption_justify="left")
+    table = Table(title=f"Device: {name}", title_justify="left")
     for heading in ("operator", "result", "kernel"):
         table.add_column(heading)
     for heading in ("time", "GB/s"):
@@ -78,8 +79,8 @@ def demo(output: Path, dark: bool, selector: str | None) -> None:
             Text("equal", "green") if entry.correct else Text("DIFFERS", "red"),
         )
     clocks = " and ".join(sorted({entry.timed_by for entry in measurements}))
-    table.caption = f"Median of several runs by the {clocks}'s clock. These tensors are small: no measure of speed."
-    terminal.print(table)
+    terminal.print(unbroken(table, terminal))
+    terminal.print(f"Median of several runs by the {clocks}'s clock. These tensors are small: no measure of speed.")
     if isinstance(reading, str):
         terminal.print(f"Network: not run: {reading}")
         different = []

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dmlvk._common import files
+from dmlvk._common.unbroken import unbroken
 from dmlvk.command_line.terminal import clear_errors, console, echo, ended_early, one_line, shown_progress
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def _print(terminal: Console, report: QuantizationReport) -> None:
     for output in report.outputs:
         agreement = "" if output.agreement is None else f"{output.agreement:.1%} of {output.rows:,} rows"
         table.add_row(output.name, _decibels(output.decibels), agreement)
-    terminal.print(table)
+    terminal.print(unbroken(table, terminal))
     lossy = [layer for layer in report.layers[:LAYERS] if layer.lost > 0]
     if lossy:
         table = Table(title="Layers that lose most", title_justify="left")
@@ -247,7 +248,7 @@ def _print(terminal: Console, report: QuantizationReport) -> None:
             table.add_column(heading, overflow="fold")
         for layer in lossy:
             table.add_row(layer.name, layer.op_type, _decibels(layer.decibels), _decibels(layer.lost))
-        terminal.print(table)
+        terminal.print(unbroken(table, terminal))
     places: dict[str, int] = {}
     for row in report.placement:
         places[row.where] = places.get(row.where, 0) + 1

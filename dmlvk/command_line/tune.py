@@ -14,6 +14,7 @@ from rich.table import Table
 
 from dmlvk._common import files
 from dmlvk._common.rates import Rates
+from dmlvk._common.unbroken import unbroken
 from dmlvk.command_line.terminal import INTERRUPTED, clear_errors, console, echo, one_line
 from dmlvk.runtime import device_files, measured_rates, tuned_paths
 
@@ -213,7 +214,7 @@ def _measure_rates(selector: str | None) -> None:
         store.remember(measured.rates)
         title = f"{device.name}, {device.profile.driver_name} {device.profile.driver_info}"
     terminal = console()
-    terminal.print(_rates_table({title: measured.rates}))
+    terminal.print(unbroken(_rates_table({title: measured.rates}), terminal))
     terminal.print(f"remembered in {file}")
 
 
@@ -251,7 +252,7 @@ def _show(tunings: dict[str, Tuning], title: str) -> None:
             str(len(tuning.attempts)),
         )
     terminal = console()
-    terminal.print(table)
+    terminal.print(unbroken(table, terminal))
     for name, tuning in tunings.items():
         for attempt in tuning.attempts:
             if not attempt.counts:
@@ -259,8 +260,7 @@ def _show(tunings: dict[str, Tuning], title: str) -> None:
 
 
 def _list() -> None:
-
-    table = Table()
+    terminal, table = console(), Table()
     for heading in ("device", "driver", "operator", "output", "path"):
         table.add_column(heading, overflow="fold")
     for heading in ("ms", "planner, ms"):
@@ -283,8 +283,8 @@ def _list() -> None:
     found = [measured_rates.read(file) for file in device_files.remembered_files(measured_rates.PREFIX)]
     rates = {f"{device}, {driver}": each for device, driver, each in filter(None, found)}
     if table.row_count:
-        console().print(table)
+        terminal.print(unbroken(table, terminal))
     if rates:
-        console().print(_rates_table(rates))
+        terminal.print(unbroken(_rates_table(rates), terminal))
     if not table.row_count and not rates:
         echo("nothing is remembered; `dmlvk tune` measures")

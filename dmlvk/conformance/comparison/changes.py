@@ -100,7 +100,7 @@ def _causes(before: DeviceRun, after: DeviceRun) -> tuple[str, ...]:
     found = [f"{name} {first}, now {second}" for name, (first, second) in facts.items() if first != second]
     if old.kernels != new.kernels:
         found.append(f"kernels: {differing_kernels(old.kernels, new.kernels)}")
-    return tuple(found) or ("nothing that the results name",)
+    return tuple(found) or ("no cause that the results record",)
 
 
 def differing_kernels(first: Mapping[str, str], second: Mapping[str, str], most: int = 3) -> str:
