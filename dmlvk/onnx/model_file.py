@@ -204,9 +204,9 @@ def _read_external(tensor: onnx.TensorProto, place: str, folder: Path | None) ->
     )
     size = _size_in_bytes(tensor, place)
     if len(known) < len(tensor.external_data):
-        raise ModelError(
-            f"{about}: it has several entries of one key ({', '.join(_keys(tensor))}); expected one of each"
-        )
+        keys = [entry.key for entry in tensor.external_data]
+        twice = next(key for key in known if keys.count(key) > 1)
+        raise ModelError(f"{about}: it has {keys.count(twice)} entries of {twice[:40]!r}; expected one")
     for key, text in known.items():
         if not text or not EXTERNAL_KEYS.fullmatch(key):
             found = f"{key[:40]!r} with the value {text[:40]!r}"
