@@ -21,6 +21,8 @@ from dmlvk.onnx.model_file import LARGEST_MESSAGE
 
 # Bytes of a constant that a part of a large model is given at each run, because no message holds all constants.
 LARGE = 1 << 16
+# What ONNX Runtime's errors contain where the inference of sizes refuses a node.
+INFERENCE_ERROR = "ShapeInferenceError"
 NO_ONNX_RUNTIME = (
     "dmlvk.onnx: the package onnxruntime is not installed, so ONNX's reference evaluator, which is slow, runs the "
     "nodes that the device does not: pip install onnxruntime"
@@ -165,17 +167,28 @@ class HostPart:
             self._given = {name: graph.constant(name) for name in constants if graph.constant_size(name) > LARGE}
             kinds = {**kinds, **{name: kind_of(array, None) for name, array in self._given.items()}}
             constants = [name for name in constants if name not in self._given]
-        model = _part(graph, nodes, [*inputs, *self._given], self.outputs, kinds, constants)
+
+        def part(kinds: Mapping[str, onnx.TypeProto]) -> onnx.ModelProto:
+            return _part(graph, nodes, [*inputs, *self._given], self.outputs, kinds, constants)
+
         self._runtime = runtime = _onnx_runtime()
         self._gives_ort_values = False
         try:
             if runtime is None:
                 from onnx.reference import ReferenceEvaluator
 
-                self._session = ReferenceEvaluator(model)
+                self._session = ReferenceEvaluator(part(kinds))
             else:
                 options = _session_options(runtime, graph.host_options, optimize, threads, spins)
-                self._session = new_session(runtime, model.SerializeToString(), options)
+                try:
+                    self._session = new_session(runtime, part(kinds).SerializeToString(), options)
+                except Exception as error:
+                    if INFERENCE_ERROR not in str(error):
+                        raise
+                    # Of the whole model, ONNX Runtime infers fewer sizes than are known of a part's inputs, and it
+                    # runs some nodes whose sizes its inference refuses: a Concat with an empty input of another rank.
+                    unsized = {name: _without_sizes(kind) for name, kind in kinds.items()}
+                    self._session = new_session(runtime, part(unsized).SerializeToString(), options)
                 types = [described.type for described in self._session.get_outputs()]
                 self._gives_ort_values = any(not NUMPY_TYPES.issuperset(_elements(kind)) for kind in types)
         except Exception as error:
@@ -212,6 +225,15 @@ class HostPart:
     def _error(self, error: Exception) -> ModelError:
         message = " ".join(str(error).split()) or type(error).__name__
         return ModelError(f"{host_name()} cannot run {self._label}: {message}")
+
+
+def _without_sizes(kind: onnx.TypeProto) -> onnx.TypeProto:
+    """The type of a tensor of any sizes; another type unchanged."""
+    made = onnx.TypeProto()
+    made.CopyFrom(kind)
+    if made.HasField("tensor_type"):
+        made.tensor_type.ClearField("shape")
+    return made
 
 
 def lacks_numpy_type(value: Any) -> bool:

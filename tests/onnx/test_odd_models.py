@@ -418,6 +418,14 @@ PARAMETERS: dict[str, onnx.ModelProto] = {
     },
     "Split-18 of nothing": parameters("Split", x=ROWS, version=18, outputs=("y", "z")),
     "Split-18 in 5": parameters("Split", x=ROWS, version=18, outputs=tuple("yzuvw"), num_outputs=5),
+    "Concat with nothing of another rank": model(
+        [
+            node("SplitToSequence", ["x", "one"], ["rows"], keepdims=0),
+            node("ConcatFromSequence", ["rows"], ["t"], axis=0),
+            node("Concat", ["t", "nothing"], ["y"], axis=0),
+        ],
+        [tensor("one", np.int64(1)), tensor("nothing", np.empty((0, 4), np.float32))],
+    ),
     "Concat of two types": parameters("Concat", X.astype(np.float64), axis=0),
     "Concat without an axis": parameters("Concat", X),
     "Concat along 1.0": parameters("Concat", X, axis=1.0),
@@ -435,6 +443,7 @@ MUST_RUN = {
     "a sparse initializer, unsorted", "a sparse constant, int8 places", "a function of another version",
     "functions in functions", "an attribute passed on with a default", "a function in a branch", "Squeeze []",
     "Squeeze-11 []", "Unsqueeze 0", "OneHot 3.7", "Slice []", "Trilu [1]",
+    "Concat with nothing of another rank",
 }  # fmt: skip
 
 
