@@ -26,6 +26,7 @@ NETWORKS = {
     "recognition": (38, ((2, 48, 160), (1, 48, 96))),
 }
 
+MOVERS = ("Slice", "Squeeze", "Transpose")
 Examine = Callable[[str, str, dmlvk.Device], Findings]
 
 
@@ -88,12 +89,16 @@ def test_convolutions_are_in_one_part(device: dmlvk.Device, examined: Examine, f
 def test_a_model_of_integer_operators_has_the_bits_of_the_plain_run(
     device: dmlvk.Device, examined: Examine, name: str
 ) -> None:
-    """All values on the way too, for both sizes; those inside a table are none."""
+    """All values on the way too, for both sizes; those inside a table are none.
+
+    What moves elements before they are converted has no value of its own either.
+    """
     findings = examined(name, "QOperator", device)
     for found, plain in zip(findings.found, findings.plain, strict=True):
         np.testing.assert_array_equal(found, plain, strict=True)
         assert np.unique(found).size > 1
-    assert len(findings.values) >= 2 * sum(where != "folded" for _, where in findings.places)
+    computed = [operator for operator, where in findings.places if where != "folded" and operator not in MOVERS]
+    assert len(findings.values) >= 2 * len(computed)
     assert not differences(findings.values)
 
 
