@@ -217,14 +217,20 @@ class Tensor(OfDevice, NotCopied, ArrayProtocol):
 
     def _read_mapped(self, out: Array) -> bool:
         """Read the elements where the host reaches them; whether it does."""
-        transfers, desc = self.engine.vulkan.transfers, self.desc
         memory = self.memory()
-        view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
-        if view is None or (view.size >= LARGE and desc.is_packed and out.flags.c_contiguous):  # on several threads
+        view = self._mapped(memory, out)
+        if view is None:
             return False
-        transfers.wait_for_writes(memory)
-        out[...] = element_view(desc, view)
+        self.engine.vulkan.transfers.wait_for_writes(memory)
+        out[...] = element_view(self.desc, view)
         return True
+
+    def _mapped(self, memory: Allocation, array: Array) -> Bytes | None:
+        """The host's view of the memory; None if it does not reach that, or several threads are to copy the array."""
+        size = self.desc.total_size_in_bytes
+        if size >= LARGE and self.desc.is_packed and array.flags.c_contiguous:
+            return None
+        return self.engine.vulkan.transfers.mapped(memory, self.offset, size)
 
     def write(self, array: Any) -> None:
         """Write every element, with any strides. Bytes between the elements keep their value.
@@ -280,13 +286,12 @@ class Tensor(OfDevice, NotCopied, ArrayProtocol):
 
     def _write_mapped(self, elements: Array) -> bool:
         """Write the elements where the host reaches them; whether it does."""
-        transfers, desc = self.engine.vulkan.transfers, self.desc
         memory = self.memory()
-        view = transfers.mapped(memory, self.offset, desc.total_size_in_bytes)
-        if view is None or (view.size >= LARGE and desc.is_packed and elements.flags.c_contiguous):  # likewise
+        view = self._mapped(memory, elements)
+        if view is None:
             return False
-        transfers.wait_for_uses(memory)
-        write_elements(desc, view, elements)
+        self.engine.vulkan.transfers.wait_for_uses(memory)
+        write_elements(self.desc, view, elements)
         return True
 
     def __dlpack_device__(self) -> tuple[int, int]:

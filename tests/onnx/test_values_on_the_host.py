@@ -29,7 +29,7 @@ def variant(request: pytest.FixtureRequest, device: dmlvk.Device) -> Iterator[dm
 
 @pytest.mark.parametrize("sizes", [(2, 3, 20, 30), (1, 8, 64, 70), (1, 2, 400, 400)])
 def test_runs_with_other_elements(variant: dmlvk.Device, sizes: tuple[int, ...]) -> None:
-    """Small values, those of more than a segment, and those that are better copied; each result stays as it is."""
+    """Small values, those of more than a segment, and large ones; each result stays as it is."""
     random = np.random.default_rng(3)
     feeds = [elements(random, np.float32, sizes) for _ in range(4)]
     model = model_of(NODES, {"x": feeds[0]}, {"y": np.float32}, CONSTANTS)
@@ -39,10 +39,11 @@ def test_runs_with_other_elements(variant: dmlvk.Device, sizes: tuple[int, ...])
         require_equal(outputs, onnx_runtime(model, {"x": x}))
 
 
-def test_a_run_is_one_submission(device: dmlvk.Device) -> None:
-    """No transfer is submitted: the dispatches read the array's copy on the host, and write there."""
+@pytest.mark.parametrize("size", [16, 300])
+def test_a_run_is_one_submission(device: dmlvk.Device, size: int) -> None:
+    """No transfer is submitted, not even of large inputs: dispatches read its copy on the host, and write there."""
     with open_variant(device, "staged") as staged:
-        x = elements(np.random.default_rng(4), np.float32, (1, 4, 16, 16))
+        x = elements(np.random.default_rng(4), np.float32, (1, 4, size, size))
         session = InferenceSession(model_of(NODES, {"x": x}, {"y": np.float32}, CONSTANTS), staged)
         first = session.run(None, {"x": x})
         before = staged.vulkan.queue.submitted
