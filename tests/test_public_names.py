@@ -1,13 +1,16 @@
-"""The names that `dmlvk` shows, and the names under which its exceptions are caught, printed and pickled."""
+"""The names that `dmlvk` shows and that its classes have; those under which exceptions are caught, printed, pickled."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pickle
 import pkgutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -102,3 +105,28 @@ MODULES = {
 def test_helper_modules_have_an_underscore() -> None:
     found = {module.name for module in pkgutil.iter_modules(dmlvk.__path__) if not module.name.startswith("_")}
     assert found - set(dmlvk._MODULES) - set(dmlvk.__all__) <= MODULES
+
+
+# Each is the exception of its own package, and has the package's name in messages.
+SHARED_BY_PACKAGES = {"ModelError"}
+
+
+def named_types(path: Path) -> Iterator[tuple[str, str]]:
+    """The classes, aliases of types and type variables that a module defines, each with what tells it from others."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name, f"class of {path}"
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper():
+                yield target.id, ast.unparse(node.value)
+
+
+def test_the_name_of_a_type_has_one_meaning() -> None:
+    meanings = defaultdict(set)
+    for path in Path(dmlvk.__file__).parent.rglob("*.py"):
+        for name, meaning in named_types(path):
+            meanings[name].add(meaning)
+    assert len(meanings) > 500 and meanings["Array"] == {"npt.NDArray[Any]"}
+    found = {name: each for name, each in meanings.items() if len(each) > 1 and name not in SHARED_BY_PACKAGES}
+    assert not found, "give one of them another name, or define an alias once"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from distributed import Client, Future, as_completed
 
@@ -16,12 +15,9 @@ from dmlvk.benchmark import records as records_of
 from dmlvk.benchmark.choice import Choice
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.records import Record
-from dmlvk.dask.cluster import ClusterWorker, has_ended, prepared
+from dmlvk.dask.cluster import ClusterWorker, DeviceAndDriver, has_ended, prepared
 from dmlvk.dask.errors import ClusterError
 from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_task
-
-# Device and driver.
-DeviceAndDriver: TypeAlias = tuple[str, str]
 
 CPU = dmlvk.DeviceType.CPU.name
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from dmlvk.benchmark import drawing
 from dmlvk.benchmark.drawing import OURS, PEERS, Look
+from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.tables import parameters
-
-Record = dict[str, Any]
 
 # The marks: bytes at the rate of a plain kernel, or operations at the rate of multiply-adds from registers.
 MARKS = {

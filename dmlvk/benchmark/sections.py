@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -12,8 +11,7 @@ from rich.text import Text
 
 from dmlvk import _printable as printable
 from dmlvk._common.unbroken import unbroken
-
-Record = dict[str, Any]
+from dmlvk.benchmark.records import Record
 
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 
 from dmlvk.benchmark.peers.peer import OTHER_ARITHMETIC
+from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text
-
-Record = dict[str, Any]
 
 # A mark's own noise is smaller than this.
 MORE_THAN_THE_MARK = 1.05

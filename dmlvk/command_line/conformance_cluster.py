@@ -20,7 +20,8 @@ from dmlvk.conformance.running.worker import WorkerConfiguration
 if TYPE_CHECKING:
     from dmlvk.command_line.conformance_reports import Session
     from dmlvk.command_line.conformance_request import Request
-    from dmlvk.conformance.running.cluster import ClusterRunner, DeviceAndDriver
+    from dmlvk.conformance.running.cluster import ClusterRunner
+    from dmlvk.dask.cluster import DeviceAndDriver
 
 
 class ClusterRun:

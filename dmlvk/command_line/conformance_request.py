@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dmlvk.conformance.case import Case
-from dmlvk.conformance.names import CaseSource, SelectionError, case_source, parse_shard, select
+from dmlvk.conformance.case import Case, CaseSource
+from dmlvk.conformance.names import SelectionError, case_source, parse_shard, select
 from dmlvk.conformance.outputs import outputs_folder
 from dmlvk.conformance.profiles import DEVICE, PROFILES
 from dmlvk.conformance.running.runner import Item

@@ -5,11 +5,11 @@ The same objects are run by `dmlvk conformance` and timed by `dmlvk bench`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -164,6 +164,10 @@ class Case:
         """{"in": "u8", "filter": "s8", "path": "integer", "shape": "odd"}."""
         pairs = (pair.split("=", 1) for pair in self.name.rsplit(":", 1)[-1].split(";") if "=" in pair)
         return dict(pairs)
+
+
+# Lists cases lazily and always in the same order: all cases or, given True, only the default cases.
+CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
 
 
 def current_name(name: str) -> str:

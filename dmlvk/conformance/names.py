@@ -5,20 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from importlib import import_module
 from itertools import chain
-from typing import TypeAlias
 
-from dmlvk.conformance.case import Case, current_name
+from dmlvk.conformance.case import Case, CaseSource, current_name
 from dmlvk.conformance.costs import parts_of_equal_cost
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.operators.registry import OPERATORS
-
-# Lists cases lazily and always in the same order: all cases or, given True, only the default cases.
-CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
 
 STEMS = frozenset(desc.stem for desc in OPERATORS)
 

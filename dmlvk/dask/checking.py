@@ -10,14 +10,15 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dmlvk._common.bits import first_difference
 from dmlvk.dask.cluster import ClusterWorker
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 
 
-class Share:
+class SpreadShare:
     """A share of all numbers, spread evenly, at places that keep no rhythm with the devices.
 
     Parameters

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from distributed import Client, Future, Worker, WorkerPlugin
 
@@ -15,6 +15,9 @@ from dmlvk.dask.errors import ClusterError, ClusterWarning
 from dmlvk.dask.holding import NAME, identity, place_resource
 from dmlvk.errors import shown
 from dmlvk.runtime.device_info import DeviceInfo
+
+# The names of a device and of its driver.
+DeviceAndDriver: TypeAlias = tuple[str, str]
 
 
 def worker_plugin(settings: dict[str, Any]) -> WorkerPlugin:

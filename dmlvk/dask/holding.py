@@ -28,7 +28,7 @@ from dmlvk.runtime.shared_devices import forget, named_device
 from dmlvk.version import __version__
 
 if TYPE_CHECKING:
-    from dmlvk.dask.models import Model, OpenedModel
+    from dmlvk.dask.models import OpenedModel, PortableModel
 
 # The name of the plugin, and of the resource that each worker with a device has once.
 NAME = "dmlvk"
@@ -163,7 +163,7 @@ class Holding:
         """Whether a model is here."""
         return digest in self._models
 
-    def store(self, model: Model) -> None:
+    def store(self, model: PortableModel) -> None:
         """Keep a model, unless it is here. It is opened by its first batch."""
         with self._lock:
             if model.digest not in self._models:
@@ -288,7 +288,7 @@ def _is_open(device: Device) -> bool:
 class _Kept:
     """A model of a worker."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: PortableModel) -> None:
         self.used = time.monotonic()
         self._model = model
         self._lock = threading.Lock()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import BindingError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dmlvk.onnx.model_file import LoadedModel
     from dmlvk.onnx.session import Options
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 
 
 class OpenedModel(Protocol):
@@ -36,7 +37,7 @@ class OpenedModel(Protocol):
         """The outputs of a batch, as NumPy arrays. May be called from several threads."""
 
 
-class Model(Protocol):
+class PortableModel(Protocol):
     """A model that can be pickled.
 
     Attributes
@@ -52,7 +53,7 @@ class Model(Protocol):
         """Prepare it on a device."""
 
 
-def model_of(given: Any, constants: Mapping[str, Any] | None = None) -> Model:
+def model_of(given: Any, constants: Mapping[str, Any] | None = None) -> PortableModel:
     """A model as plain data.
 
     Parameters

@@ -17,11 +17,11 @@ from distributed import Client, Future, Worker, get_worker
 
 from dmlvk.dask import cluster
 from dmlvk.dask.batches import arguments_of_task, loaded_ahead
-from dmlvk.dask.checking import Partners, Share, difference
+from dmlvk.dask.checking import Partners, SpreadShare, difference
 from dmlvk.dask.cluster import ClusterWorker, places
 from dmlvk.dask.errors import BatchError, ClusterError, DifferenceError
 from dmlvk.dask.holding import NAME, held_by_task, place_resource
-from dmlvk.dask.models import Model
+from dmlvk.dask.models import PortableModel
 from dmlvk.dask.portions import Portion, PortionSize
 
 # Of a device's one resource, so that a worker with two threads has a second portion at hand while the first one runs.
@@ -69,7 +69,7 @@ def has_model(digest: str, dask_worker: Worker) -> bool:
     return plugin is None or plugin.holding is None or plugin.holding.has(digest)
 
 
-def store_model(model: Model, dask_worker: Worker) -> None:
+def store_model(model: PortableModel, dask_worker: Worker) -> None:
     """Give a worker a model, if it still has a device."""
     plugin = dask_worker.plugins.get(NAME)
     if plugin is not None and plugin.holding is not None:
@@ -98,7 +98,7 @@ class DeviceRunning:
     def __init__(
         self,
         client: Client,
-        model: Model,
+        model: PortableModel,
         output_names: list[str] | None,
         workers: Sequence[ClusterWorker],
         check: float,
@@ -107,7 +107,7 @@ class DeviceRunning:
         self.client = client
         self.size = size
         self.partners = Partners(workers)
-        self.is_checked = Share(check).has
+        self.is_checked = SpreadShare(check).has
         self._model = model
         self._digest = model.digest  # once, because it reads all constants
         self._output_names = output_names

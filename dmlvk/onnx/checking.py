@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dmlvk._common import bits
 from dmlvk.onnx.errors import ModelError
@@ -14,7 +15,7 @@ from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.host import HostPart, kind_of
 from dmlvk.onnx.session import InferenceSession
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

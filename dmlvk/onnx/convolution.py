@@ -12,7 +12,7 @@ import numpy as np
 from dmlvk.data_type import DataType
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.program import Array, Builder
+from dmlvk.onnx.program import Array, ProgramBuilder
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
@@ -37,7 +37,7 @@ QUANTIZED = (np.dtype(np.int8), np.dtype(np.uint8))
 class ConvolutionTensors:
     """The tensors of a convolution: described, and either owned or placed."""
 
-    builder: Builder
+    builder: ProgramBuilder
     tensors: dict[str, Any] = field(default_factory=dict)
     places: dict[str, Any] = field(default_factory=dict)
     owned: dict[str, Array] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def require_exact_scales(scales: Sequence[Array], *, are_constant: bool = False)
             raise NotOnDeviceError(f"its {name} scale is {wrong[0]:g}, which is no normal float32")
 
 
-def _parameter_sizes(builder: Builder, name: str, dtype: Any, channels: int = 1) -> tuple[int, ...]:
+def _parameter_sizes(builder: ProgramBuilder, name: str, dtype: Any, channels: int = 1) -> tuple[int, ...]:
     """The sizes of a scale or zero point: one element, or one for each channel."""
     shape, found = builder.kind(name)
     if found != dtype:
@@ -109,14 +109,14 @@ def _parameter_sizes(builder: Builder, name: str, dtype: Any, channels: int = 1)
     return (count,)
 
 
-def require_quantized(builder: Builder, name: str) -> np.dtype[Any]:
+def require_quantized(builder: ProgramBuilder, name: str) -> np.dtype[Any]:
     _, dtype = builder.kind(name)
     if dtype not in QUANTIZED:
         raise NotOnDeviceError(f"{name!r} has elements of {dtype.name}; on the device they are int8 or uint8")
     return dtype
 
 
-def plan_convolution(node: Node, builder: Builder) -> None:
+def plan_convolution(node: Node, builder: ProgramBuilder) -> None:
     """QLinearConv of ONNX, and that of com.microsoft, which may have its channels last."""
     names = {name: node.input(k) for k, name in enumerate(CONVOLUTION_FIELDS)}
     channels_last = bool(node.attributes.get("channels_last", 0))
@@ -279,12 +279,12 @@ def _require_constant_matrix(node: Node, graph: Graph) -> None:
         raise NotOnDeviceError(f"its second operand {node.input(3)!r} has rank {matrix.ndim}; on the device it is 2")
 
 
-def plan_product(node: Node, builder: Builder) -> None:
+def plan_product(node: Node, builder: ProgramBuilder) -> None:
     """QLinearMatMul with a constant matrix: a convolution whose pixels are the rows."""
     _plan_rows(node, builder, builder.parameter(node.input(3)), (6, 7))
 
 
-def plan_gemm(node: Node, builder: Builder) -> None:
+def plan_gemm(node: Node, builder: ProgramBuilder) -> None:
     """QGemm of com.microsoft."""
     matrix = builder.parameter(node.input(3))
     matrix = matrix.T if node.attributes.get("transB", 0) else matrix
@@ -303,7 +303,7 @@ def plan_gemm(node: Node, builder: Builder) -> None:
 
 def _plan_rows(
     node: Node,
-    builder: Builder,
+    builder: ProgramBuilder,
     matrix: Array,
     output_positions: tuple[int, int],
     bias: Array | None = None,

@@ -17,7 +17,7 @@ from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.fusion import fused
 from dmlvk.onnx.graph import Graph, Node, ShapeAndType, as_inference_knows
 from dmlvk.onnx.inference import inferred
-from dmlvk.onnx.program import Builder
+from dmlvk.onnx.program import ProgramBuilder
 from dmlvk.onnx.registry import ENTRIES, parameters_of
 from dmlvk.onnx.steps import between_convolutions
 from dmlvk.operators import OperatorDesc
@@ -43,7 +43,7 @@ def foreseen(
     descs: list[OperatorDesc] = []
     refused: dict[int, str] = {}
     for part in _device_parts(graph, on_host):
-        builder = Builder(graph, kinds, {}, between_convolutions(part) if channels_last else ())
+        builder = ProgramBuilder(graph, kinds, {}, between_convolutions(part) if channels_last else ())
         for node in part:
             dynamic = parameters_of(node)
             try:

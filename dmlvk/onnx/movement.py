@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.program import Builder, Value, shortest_order
+from dmlvk.onnx.program import ProgramBuilder, Value, shortest_order
 from dmlvk.operators import Slice1Desc
 from dmlvk.runtime.tensor import TENSOR_ALIGNMENT
 from dmlvk.tensor_desc import MAXIMUM_RANK, packed_strides
@@ -22,7 +22,7 @@ SMALL_IN_BYTES = 1 << 20
 MOST_WINDOWS = 16
 
 
-def windowed(builder: Builder, name: str, source: Value, ranges: list[range]) -> None:
+def windowed(builder: ProgramBuilder, name: str, source: Value, ranges: list[range]) -> None:
     """An output with the elements of one range for each dimension."""
     if all(chosen == range(size) for chosen, size in zip(ranges, source.shape, strict=True)):
         builder.view(name, source, source.shape)
@@ -56,7 +56,7 @@ def _is_contiguous(source: Value, ranges: list[range]) -> bool:
     return True
 
 
-def plan_slice(node: Node, builder: Builder) -> None:
+def plan_slice(node: Node, builder: ProgramBuilder) -> None:
     """Slice: its parameters were attributes before version 10."""
     source = builder.value(node.inputs[0])
     rank = len(source.shape)
@@ -86,7 +86,7 @@ def _axis(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def plan_split(node: Node, builder: Builder) -> None:
+def plan_split(node: Node, builder: ProgramBuilder) -> None:
     """Split: a window for each output."""
     source = builder.value(node.inputs[0])
     axis = _axis(node.attributes.get("axis", 0), len(source.shape))
@@ -118,7 +118,7 @@ def check_gather(node: Node, graph: Graph) -> None:
         raise NotOnDeviceError(f"its indices {node.input(1)!r} are not constant")
 
 
-def plan_gather(node: Node, builder: Builder) -> None:
+def plan_gather(node: Node, builder: ProgramBuilder) -> None:
     """Gather by indices that are known: the windows that they are, one after the other."""
     source = builder.value(node.inputs[0])
     axis = _axis(node.attributes.get("axis", 0), len(source.shape))
@@ -159,7 +159,7 @@ def _windows_of(indices: Sequence[int]) -> list[range]:
     return found
 
 
-def plan_concat(node: Node, builder: Builder) -> None:
+def plan_concat(node: Node, builder: ProgramBuilder) -> None:
     """Concat: each input is written to its part of the output, or copied there.
 
     A tensor on the device starts at a multiple of 16 bytes. If a part does not, all go first to memory where the
@@ -168,7 +168,7 @@ def plan_concat(node: Node, builder: Builder) -> None:
     concatenate(builder, node.inputs, node.attributes.get("axis", 1), node.outputs[0])
 
 
-def concatenate(builder: Builder, names: Sequence[str], axis: int, name: str) -> None:
+def concatenate(builder: ProgramBuilder, names: Sequence[str], axis: int, name: str) -> None:
     """Join values along an axis."""
     sources = [builder.value(name) for name in names]
     first = sources[0]
@@ -205,7 +205,7 @@ def concatenate(builder: Builder, names: Sequence[str], axis: int, name: str) ->
     builder.set(name, output)
 
 
-def _join(builder: Builder, names: Sequence[str], output: Value, axis: int, offsets: list[int]) -> None:
+def _join(builder: ProgramBuilder, names: Sequence[str], output: Value, axis: int, offsets: list[int]) -> None:
     """Fill the parts of an output, which begin at given bytes."""
     order = output.order or tuple(range(len(output.shape)))
     has_whole_parts = all(output.shape[k] == 1 for k in order[: order.index(axis)])
@@ -218,7 +218,7 @@ def _join(builder: Builder, names: Sequence[str], output: Value, axis: int, offs
             builder.copy(source, source.desc(), (output.storage, offset), target)
 
 
-def plan_transpose(node: Node, builder: Builder) -> None:
+def plan_transpose(node: Node, builder: ProgramBuilder) -> None:
     """Transpose: the same memory, its dimensions in another order."""
     source = builder.value(node.inputs[0])
     rank = len(source.shape)
@@ -231,7 +231,7 @@ def plan_transpose(node: Node, builder: Builder) -> None:
     builder.set(node.outputs[0], replace(source, shape=shape, order=shortest_order(shape, in_memory)))
 
 
-def plan_expand(node: Node, builder: Builder) -> None:
+def plan_expand(node: Node, builder: ProgramBuilder) -> None:
     """Expand: a copy from strides of 0."""
     source = builder.packed(node.inputs[0])
     wanted = builder.integers(node.input(1))
@@ -252,7 +252,7 @@ def plan_expand(node: Node, builder: Builder) -> None:
     builder.set(node.outputs[0], output)
 
 
-def plan_depth_to_space(node: Node, builder: Builder) -> None:
+def plan_depth_to_space(node: Node, builder: ProgramBuilder) -> None:
     """DepthToSpace: blocks of channels become blocks of pixels."""
     source, block = builder.value(node.inputs[0]), int(node.attributes["blocksize"])
     if len(source.shape) != 4 or block < 1 or source.shape[1] % block**2:
@@ -267,7 +267,7 @@ def plan_depth_to_space(node: Node, builder: Builder) -> None:
     _reorder(builder, node.outputs[0], source, split, order, (n, depth, h * block, w * block))
 
 
-def plan_space_to_depth(node: Node, builder: Builder) -> None:
+def plan_space_to_depth(node: Node, builder: ProgramBuilder) -> None:
     """SpaceToDepth: blocks of pixels become blocks of channels."""
     source, block = builder.value(node.inputs[0]), int(node.attributes["blocksize"])
     if len(source.shape) != 4 or block < 1 or source.shape[2] % block or source.shape[3] % block:
@@ -287,7 +287,7 @@ def _is_crd(node: Node) -> bool:
 
 
 def _reorder(
-    builder: Builder,
+    builder: ProgramBuilder,
     name: str,
     source: Value,
     split: tuple[tuple[int, ...], ...],

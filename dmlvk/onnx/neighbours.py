@@ -17,7 +17,7 @@ from dmlvk.onnx.convolution import ConvolutionTensors, require_quantized, spatia
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.movement import MOST_WINDOWS, concatenate, windowed
-from dmlvk.onnx.program import Array, Builder, Value
+from dmlvk.onnx.program import Array, ProgramBuilder, Value
 from dmlvk.operators import (
     ByteTableDesc,
     ByteTableMeanDesc,
@@ -45,17 +45,19 @@ def _laid(value: Value, shape: Sequence[int]) -> TensorDesc:
     return TensorDesc(DataType.from_numpy(value.dtype), tuple(shape) or (1,), strides[: len(shape)] or [1])
 
 
-def _new(builder: Builder, dtype: Any, shape: tuple[int, ...], sources: Sequence[Value]) -> Value:
+def _new(builder: ProgramBuilder, dtype: Any, shape: tuple[int, ...], sources: Sequence[Value]) -> Value:
     """An output, in the memory order of the first source of its shape, or else in ONNX's own order."""
     like = next((source for source in sources if source.shape == shape), None)
     return builder.new(np.dtype(dtype), shape, () if like is None else like.order)
 
 
-def _dtype(builder: Builder, name: str) -> np.dtype[Any]:
+def _dtype(builder: ProgramBuilder, name: str) -> np.dtype[Any]:
     return np.dtype(helper.tensor_dtype_to_np_dtype(builder.graph.element_type(name)))
 
 
-def _look_up(builder: Builder, sources: Sequence[Value], table: Array, dtype: Any, axis: int | None = None) -> Value:
+def _look_up(
+    builder: ProgramBuilder, sources: Sequence[Value], table: Array, dtype: Any, axis: int | None = None
+) -> Value:
     """A value that a table gives for one value or for pairs of two."""
     shape = np.broadcast_shapes(*(source.shape for source in sources))
     output = _new(builder, dtype, shape, sources)
@@ -70,7 +72,7 @@ def _look_up(builder: Builder, sources: Sequence[Value], table: Array, dtype: An
     return output
 
 
-def plan_byte_table(node: Node, builder: Builder) -> None:
+def plan_byte_table(node: Node, builder: ProgramBuilder) -> None:
     """A chain of functions of one or two bytes: see `dmlvk.onnx.byte_functions`."""
     sources = [builder.value(name) for name in node.inputs]
     shapes = [source.shape for source in sources]
@@ -81,7 +83,7 @@ def plan_byte_table(node: Node, builder: Builder) -> None:
     builder.set(node.outputs[0], _look_up(builder, sources, table, _dtype(builder, node.outputs[0]), axis))
 
 
-def plan_byte_table_mean(node: Node, builder: Builder) -> None:
+def plan_byte_table_mean(node: Node, builder: ProgramBuilder) -> None:
     """A mean over planes of a function of bytes, in ONNX Runtime's order of additions."""
     source, mean = builder.value(node.inputs[0]), node.originals[-1]
     require_quantized(builder, node.inputs[0])
@@ -111,7 +113,7 @@ def plan_byte_table_mean(node: Node, builder: Builder) -> None:
     builder.set(node.outputs[0], output)
 
 
-def _order_of_mean(mean: Node, builder: Builder, shape: Sequence[int]) -> tuple[list[int], int]:
+def _order_of_mean(mean: Node, builder: ProgramBuilder, shape: Sequence[int]) -> tuple[list[int], int]:
     """The dimensions of a plane, and the lanes of the order in which ONNX Runtime adds up its elements."""
     rank = len(shape)
     if mean.op_type == "GlobalAveragePool":
@@ -161,7 +163,7 @@ def _add_parameters(operands: ConvolutionTensors, names: Mapping[str, str], rank
         operands.add(field, name, (1,) * rank)
 
 
-def plan_add(node: Node, builder: Builder) -> None:
+def plan_add(node: Node, builder: ProgramBuilder) -> None:
     """QLinearAdd: ONNX Runtime takes the operand that is repeated along the last dimension second."""
     first, second = ((node.input(k), node.input(k + 1), node.input(k + 2)) for k in (0, 3))
     if repeated(*(builder.kind(operand[0])[0] for operand in (first, second))) == 0:
@@ -204,7 +206,7 @@ def check_scales(positions: Sequence[int]) -> Any:
     return check
 
 
-def _quantization(node: Node, builder: Builder, source: Value, operands: ConvolutionTensors) -> None:
+def _quantization(node: Node, builder: ProgramBuilder, source: Value, operands: ConvolutionTensors) -> None:
     """Scale and zero point of a conversion: one element, or one for each index along the axis."""
     shape = source.shape or (1,)
     rank = len(shape)
@@ -229,7 +231,7 @@ def _quantization(node: Node, builder: Builder, source: Value, operands: Convolu
             operands.places[field] = value
 
 
-def plan_quantize(node: Node, builder: Builder) -> None:
+def plan_quantize(node: Node, builder: ProgramBuilder) -> None:
     """QuantizeLinear of float32 to 8 bits."""
     source = builder.value(node.inputs[0])
     dtype = _dtype(builder, node.outputs[0])
@@ -238,7 +240,7 @@ def plan_quantize(node: Node, builder: Builder) -> None:
     _plan_conversion(node, builder, source, dtype, ElementWiseQuantizeLinearDesc)
 
 
-def plan_dequantize(node: Node, builder: Builder) -> None:
+def plan_dequantize(node: Node, builder: ProgramBuilder) -> None:
     """DequantizeLinear of 8 bits to float32."""
     source = builder.value(node.inputs[0])
     require_quantized(builder, node.inputs[0])
@@ -248,7 +250,7 @@ def plan_dequantize(node: Node, builder: Builder) -> None:
     _plan_conversion(node, builder, source, np.float32, ElementWiseDequantizeLinearDesc)
 
 
-def _plan_conversion(node: Node, builder: Builder, source: Value, dtype: Any, kind: Any) -> None:
+def _plan_conversion(node: Node, builder: ProgramBuilder, source: Value, dtype: Any, kind: Any) -> None:
     output = _new(builder, dtype, source.shape, (source,))
     operands = ConvolutionTensors(builder)
     for field, value in (("input_tensor", source), ("output_tensor", output)):
@@ -259,7 +261,7 @@ def _plan_conversion(node: Node, builder: Builder, source: Value, dtype: Any, ki
 
 
 def _pooled(
-    node: Node, builder: Builder, source: Value, dtype: Any, window: Sequence[int] | None
+    node: Node, builder: ProgramBuilder, source: Value, dtype: Any, window: Sequence[int] | None
 ) -> tuple[ConvolutionTensors, dict[str, Any], Value]:
     """The tensors and arrays of a pool, of which ONNX may have one to three spatial dimensions; and the output."""
     channels_last = bool(node.attributes.get("channels_last", 0))
@@ -328,7 +330,7 @@ def _ceiled(sizes: Sequence[int], taps: Sequence[int], geometry: Mapping[str, Se
     return tuple(found)
 
 
-def plan_max_pool(node: Node, builder: Builder) -> None:
+def plan_max_pool(node: Node, builder: ProgramBuilder) -> None:
     """MaxPool of 8 bits."""
     source = builder.value(node.inputs[0])
     require_quantized(builder, node.inputs[0])
@@ -339,7 +341,7 @@ def plan_max_pool(node: Node, builder: Builder) -> None:
     builder.set(node.outputs[0], output)
 
 
-def plan_average_pool(node: Node, builder: Builder) -> None:
+def plan_average_pool(node: Node, builder: ProgramBuilder) -> None:
     """QLinearAveragePool and QLinearGlobalAveragePool of com.microsoft."""
     source = builder.value(node.inputs[0])
     require_quantized(builder, node.inputs[0])
@@ -390,7 +392,7 @@ def check_resize(node: Node, graph: Graph) -> None:
         raise NotOnDeviceError("an aspect ratio that is kept, or a version below 11")
 
 
-def plan_quantized_concat(node: Node, builder: Builder) -> None:
+def plan_quantized_concat(node: Node, builder: ProgramBuilder) -> None:
     """QLinearConcat: inputs of another scale or zero point go through a table first."""
     scale, zero = (builder.parameter(node.input(k)) for k in (0, 1))
     names = []
@@ -424,7 +426,7 @@ def check_quantized_concat(node: Node, graph: Graph) -> None:
     check_scales((0, *range(3, len(node.inputs), 3)))(node, graph)
 
 
-def plan_resize(node: Node, builder: Builder) -> None:
+def plan_resize(node: Node, builder: ProgramBuilder) -> None:
     """Resize to the nearest element.
 
     Axes of whole factors are one copy from strides of 0. The others are gathered first, one after the other: where the
@@ -482,7 +484,7 @@ def _windows(indices: Array) -> list[range]:
     return [range(0)] * (MOST_WINDOWS + 1)
 
 
-def _gathered(builder: Builder, name: str, source: Value, axis: int, windows: Sequence[range]) -> Value:
+def _gathered(builder: ProgramBuilder, name: str, source: Value, axis: int, windows: Sequence[range]) -> Value:
     """The elements of windows along an axis, interleaved."""
     source = builder.in_own_order(source)
     names = []
@@ -503,7 +505,7 @@ def _gathered(builder: Builder, name: str, source: Value, axis: int, windows: Se
     return replace(joined, shape=(*source.shape[:axis], length, *source.shape[axis + 1 :]))
 
 
-def _repeated(builder: Builder, source: Value, whole: Sequence[int]) -> Value:
+def _repeated(builder: ProgramBuilder, source: Value, whole: Sequence[int]) -> Value:
     """A value whose elements are repeated along each axis."""
     output = builder.new(source.dtype, tuple(s * f for s, f in zip(source.shape, whole, strict=True)), source.order)
     sizes, read, written = [], [], []

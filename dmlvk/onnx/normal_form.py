@@ -322,7 +322,7 @@ def _defined_inside(graph: onnx.GraphProto) -> Iterator[str]:
         yield from _defined(node)
 
 
-Function = tuple[str, str, str]
+FunctionName = tuple[str, str, str]
 
 
 class _Inliner:
@@ -337,7 +337,7 @@ class _Inliner:
     """
 
     def __init__(
-        self, functions: Mapping[Function, onnx.FunctionProto], versions: Mapping[str, int], place: str
+        self, functions: Mapping[FunctionName, onnx.FunctionProto], versions: Mapping[str, int], place: str
     ) -> None:
         self._functions = functions
         self._place = place
@@ -350,7 +350,7 @@ class _Inliner:
         nodes: Iterable[onnx.NodeProto],
         rename: Callable[[str], str],
         attributes: Mapping[str, onnx.AttributeProto],
-        callers: tuple[Function, ...],
+        callers: tuple[FunctionName, ...],
     ) -> list[onnx.NodeProto]:
         """Nodes without calls, their values renamed and their references to attributes resolved."""
         found = []
@@ -385,7 +385,7 @@ class _Inliner:
         graph: onnx.GraphProto,
         rename: Callable[[str], str],
         attributes: Mapping[str, onnx.AttributeProto],
-        callers: tuple[Function, ...],
+        callers: tuple[FunctionName, ...],
     ) -> None:
         """Put bodies in a graph that the caller passed as an attribute.
 
@@ -399,7 +399,7 @@ class _Inliner:
         graph: onnx.GraphProto,
         rename: Callable[[str], str],
         attributes: Mapping[str, onnx.AttributeProto],
-        callers: tuple[Function, ...],
+        callers: tuple[FunctionName, ...],
     ) -> None:
         nodes = self.inlined(graph.node, rename, attributes, callers)
         del graph.node[:]
@@ -409,7 +409,9 @@ class _Inliner:
         for tensor in graph.sparse_initializer:
             tensor.values.name = rename(tensor.values.name)
 
-    def _body(self, call: onnx.NodeProto, called: Function, callers: tuple[Function, ...]) -> list[onnx.NodeProto]:
+    def _body(
+        self, call: onnx.NodeProto, called: FunctionName, callers: tuple[FunctionName, ...]
+    ) -> list[onnx.NodeProto]:
         function = self._functions[called]
         field = f"{self._place}: the node {call.name!r} calls the function {function.name!r}"
         if called in callers:

@@ -10,7 +10,7 @@ from onnx import helper
 from dmlvk.data_type import DataType
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Node
-from dmlvk.onnx.program import MOVABLE_ELEMENTS, Builder
+from dmlvk.onnx.program import MOVABLE_ELEMENTS, ProgramBuilder
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc
 from dmlvk.operators.declared import INT32_MAX, INT32_MIN
 from dmlvk.operators.one_hot import INDEX_DATA_TYPES
@@ -19,7 +19,7 @@ from dmlvk.tensor_desc import TensorDesc
 INDEX_TYPES = tuple(data_type.numpy_dtype for data_type in INDEX_DATA_TYPES)
 
 
-def plan_one_hot(node: Node, builder: Builder) -> None:
+def plan_one_hot(node: Node, builder: ProgramBuilder) -> None:
     """OneHot with indices of 32 or 64 bits."""
     shape, dtype = builder.kind(node.inputs[0])
     if dtype not in INDEX_TYPES:
@@ -60,7 +60,7 @@ def _only(elements: list[int]) -> int:
     return elements[0]
 
 
-def plan_trilu(node: Node, builder: Builder) -> None:
+def plan_trilu(node: Node, builder: ProgramBuilder) -> None:
     """Trilu: zeros on one side of a diagonal."""
     source = builder.packed(node.inputs[0])
     if len(source.shape) < 2:
@@ -80,7 +80,7 @@ def plan_trilu(node: Node, builder: Builder) -> None:
     builder.set(node.outputs[0], output)
 
 
-def plan_eye_like(node: Node, builder: Builder) -> None:
+def plan_eye_like(node: Node, builder: ProgramBuilder) -> None:
     """EyeLike: of its input only the shape and the type count, so nothing is moved to the device."""
     shape, dtype = builder.kind(node.inputs[0])
     element = node.attributes.get("dtype", helper.np_dtype_to_tensor_dtype(dtype))

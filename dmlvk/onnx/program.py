@@ -125,7 +125,7 @@ class Program:
     outputs: dict[str, Value] = field(default_factory=dict)
 
 
-class Builder:
+class ProgramBuilder:
     """Plans nodes one after the other.
 
     Parameters
@@ -153,7 +153,7 @@ class Builder:
         self._parameters = parameters
         self._constants: dict[str, Value] = {}
 
-    def plan(self, planner: Callable[[Node, Builder], None], node: Node) -> None:
+    def plan(self, planner: Callable[[Node, ProgramBuilder], None], node: Node) -> None:
         """Plan a node.
 
         Raises

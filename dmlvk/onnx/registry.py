@@ -10,7 +10,7 @@ from onnx import defs
 from dmlvk.onnx import byte_functions, convolution, movement, neighbours, patterns, views
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import MICROSOFT, Graph, Node
-from dmlvk.onnx.program import MOVABLE_ELEMENTS, Builder, type_name
+from dmlvk.onnx.program import MOVABLE_ELEMENTS, ProgramBuilder, type_name
 
 # An attribute of operators of version 1, which never had a meaning.
 OLD_ATTRIBUTES = {"consumed_inputs"}
@@ -42,7 +42,7 @@ class Entry:
         Whether its output lies in memory in the same way for any order of its input's dimensions.
     """
 
-    plan: Callable[[Node, Builder], None]
+    plan: Callable[[Node, ProgramBuilder], None]
     attributes: tuple[str, ...] = ()
     check: Callable[[Node, Graph], None] | None = None
     parameters: tuple[int, ...] = ()

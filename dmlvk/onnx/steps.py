@@ -16,7 +16,7 @@ from dmlvk.onnx.fusion import fused
 from dmlvk.onnx.graph import Graph, Node, reading
 from dmlvk.onnx.host import HostPart, is_known, is_without_rank, kind_of
 from dmlvk.onnx.profile import Profile
-from dmlvk.onnx.program import Builder, Program
+from dmlvk.onnx.program import Program, ProgramBuilder
 from dmlvk.onnx.registry import ENTRIES, entry_of, parameters_of, scales_of
 from dmlvk.runtime.device import Device
 
@@ -189,7 +189,7 @@ class DeviceStep(Step):
                 raise RefusedError(node.index, str(error)) from error
 
     def _program(self, given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Program:
-        builder = Builder(self.graph, given, parameters, self._channels_last)
+        builder = ProgramBuilder(self.graph, given, parameters, self._channels_last)
         for node in self.nodes:
             try:
                 builder.plan(ENTRIES[node.domain, node.op_type].plan, node)

@@ -7,14 +7,14 @@ from collections.abc import Collection, Sequence
 
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Node
-from dmlvk.onnx.program import Builder
+from dmlvk.onnx.program import ProgramBuilder
 
 
-def plan_identity(node: Node, builder: Builder) -> None:
+def plan_identity(node: Node, builder: ProgramBuilder) -> None:
     builder.set(node.outputs[0], builder.value(node.inputs[0]))
 
 
-def plan_reshape(node: Node, builder: Builder) -> None:
+def plan_reshape(node: Node, builder: ProgramBuilder) -> None:
     """Reshape: 0 keeps a size (unless allowzero), -1 takes the rest."""
     source = builder.packed(node.inputs[0])
     wanted = builder.integers(node.input(1)) if node.version >= 5 else [int(s) for s in node.attributes["shape"]]
@@ -30,7 +30,7 @@ def plan_reshape(node: Node, builder: Builder) -> None:
     builder.view(node.outputs[0], source, tuple(shape))
 
 
-def plan_flatten(node: Node, builder: Builder) -> None:
+def plan_flatten(node: Node, builder: ProgramBuilder) -> None:
     source = builder.packed(node.inputs[0])
     axis, rank = int(node.attributes.get("axis", 1)), len(source.shape)
     if not -rank <= axis <= rank:
@@ -39,7 +39,7 @@ def plan_flatten(node: Node, builder: Builder) -> None:
     builder.view(node.outputs[0], source, (math.prod(source.shape[:axis]), math.prod(source.shape[axis:])))
 
 
-def _given_axes(node: Node, builder: Builder, ranks: Collection[int]) -> list[int]:
+def _given_axes(node: Node, builder: ProgramBuilder, ranks: Collection[int]) -> list[int]:
     """The dimensions that a node names: an attribute before version 13. None given and none named are the same."""
     if node.version < 13:
         return list(node.attributes.get("axes", ()))
@@ -53,7 +53,7 @@ def _counted(axes: Sequence[int], rank: int) -> list[int]:
     return [axis % rank for axis in axes]
 
 
-def plan_squeeze(node: Node, builder: Builder) -> None:
+def plan_squeeze(node: Node, builder: ProgramBuilder) -> None:
     source = builder.packed(node.inputs[0])
     if len(node.inputs) > 1 and not node.inputs[1]:
         raise NotOnDeviceError("its axes are absent but have a place, which ONNX Runtime refuses")
@@ -65,7 +65,7 @@ def plan_squeeze(node: Node, builder: Builder) -> None:
     builder.view(node.outputs[0], source, tuple(size for k, size in enumerate(source.shape) if k not in axes))
 
 
-def plan_unsqueeze(node: Node, builder: Builder) -> None:
+def plan_unsqueeze(node: Node, builder: ProgramBuilder) -> None:
     source = builder.packed(node.inputs[0])
     given = _given_axes(node, builder, (0, 1))
     rank = len(source.shape) + len(given)

@@ -80,7 +80,7 @@ class Arena:
 
 
 @dataclass
-class Builder:
+class PlanBuilder:
     """The state that all steps of the planner share: the device's limits, and the memory allocated so far."""
 
     profile: DeviceProfile
@@ -283,14 +283,14 @@ def dense(tensor: str, start: int, element_size: int, sizes: Sequence[int]) -> V
     return View(tensor, start, element_size, tuple(strides))
 
 
-def dense_copy(builder: Builder, arena: Arena, source: View, sizes: Sequence[int]) -> tuple[View, list[Dispatch]]:
+def dense_copy(builder: PlanBuilder, arena: Arena, source: View, sizes: Sequence[int]) -> tuple[View, list[Dispatch]]:
     """A packed copy of a view in an arena, and the dispatches that make it; of at most four dimensions."""
     start = arena.allocate(math.prod(sizes) * source.element_size)
     copied = dense(arena.name, start, source.element_size, sizes)
     return copied, copies(builder, source, copied, sizes)
 
 
-def copies(builder: Builder, source: View, destination: View, sizes: Sequence[int]) -> list[Dispatch]:
+def copies(builder: PlanBuilder, source: View, destination: View, sizes: Sequence[int]) -> list[Dispatch]:
     """Dispatches that copy the elements of one view to another; both have at most four dimensions."""
     offsets = tuple((view.tensor, builder.offsets.get(view.tensor, 0)) for view in (source, destination))
     return list(_copies(builder.profile, offsets, source, destination, tuple(sizes)))
@@ -305,7 +305,7 @@ def _copies(
     sizes: tuple[int, ...],
 ) -> tuple[Dispatch, ...]:
     """As `copies`. The layers of a network copy the same scales and zero points to the same places, seven for each."""
-    builder, padding = Builder(profile, dict(offsets)), 4 - len(sizes)
+    builder, padding = PlanBuilder(profile, dict(offsets)), 4 - len(sizes)
     source = replace(source, strides=(0,) * padding + source.strides)
     destination = replace(destination, strides=(0,) * padding + destination.strides)
 

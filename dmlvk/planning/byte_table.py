@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import PathError
-from dmlvk.planning.builder import Arena, Builder, View, copies
+from dmlvk.planning.builder import Arena, PlanBuilder, View, copies
 from dmlvk.planning.families.element_wise import FIRST, OUTPUT, SECOND, THIRD, Stepping, element_wise_dispatches
-from dmlvk.planning.loop_nest import Operand
+from dmlvk.planning.loop_nest import LoopOperand
 from dmlvk.planning.plan import Dispatch, Plan, require_path
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
@@ -46,14 +46,14 @@ def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None
         )
     # CPU drivers have no shared memory that is nearer than a cache, and a barrier costs them much.
     chosen = path or (SHARED if is_single and profile.device_type is not DeviceType.CPU else BUFFER)
-    builder = Builder(profile, offsets)
+    builder = PlanBuilder(profile, offsets)
     table, copying = packed_table(desc.table_tensor, builder)
     output = desc.output_tensor
     along = tuple(int(k == desc.axis) for k in range(output.rank))
     tensors = [Stepping.of(FIRST, "input_tensor", desc.input_tensor, output.rank)]
     if desc.second_input_tensor is not None:
         tensors.append(Stepping.of(SECOND, "second_input_tensor", desc.second_input_tensor, output.rank))
-    tensors.append(Stepping(THIRD, Operand(table, desc.table_length), along))
+    tensors.append(Stepping(THIRD, LoopOperand(table, desc.table_length), along))
     dispatches = element_wise_dispatches(
         f"byte_table/{chosen}",
         UNIT,
@@ -74,7 +74,7 @@ def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None
     )
 
 
-def packed_table(tensor: TensorDesc, builder: Builder) -> tuple[str, tuple[Dispatch, ...]]:
+def packed_table(tensor: TensorDesc, builder: PlanBuilder) -> tuple[str, tuple[Dispatch, ...]]:
     """Where all of `table_tensor` lies, packed, in one window; and the dispatches that copy it there.
 
     It is copied if it has gaps or another order, or lies across two segments of its memory.

@@ -15,10 +15,10 @@ from functools import cached_property
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError
 from dmlvk.operators import ByteTableMeanDesc
-from dmlvk.planning.builder import Builder, DispatchBuilder, View, by_dimension
+from dmlvk.planning.builder import DispatchBuilder, PlanBuilder, View, by_dimension
 from dmlvk.planning.byte_table import packed_table
 from dmlvk.planning.device_traits import ROUNDING
-from dmlvk.planning.families.windows import CHANNEL, COLUMN, DIMENSIONS, WORD_SIZE, Part, Windows, stages_of
+from dmlvk.planning.families.windows import CHANNEL, COLUMN, DIMENSIONS, WORD_SIZE, Windows, WindowsPart, stages_of
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan, require_path
@@ -43,13 +43,13 @@ def plan(
     rounds = ROUNDING in profile.properties
     if path == FLOAT32 and not rounds:
         raise PathError(f"{desc.operator_name} has the path {FLOAT32!r} on devices with {ROUNDING} only")
-    return _Planner(desc, Builder(profile, offsets), path or (FLOAT32 if rounds else INTEGERS)).plan()
+    return _MeanPlanner(desc, PlanBuilder(profile, offsets), path or (FLOAT32 if rounds else INTEGERS)).plan()
 
 
 @dataclass(frozen=True)
-class _Planner:
+class _MeanPlanner:
     desc: ByteTableMeanDesc
-    builder: Builder
+    builder: PlanBuilder
     path: str
 
     def plan(self) -> Plan:
@@ -64,7 +64,7 @@ class _Planner:
             states |= {id(part): start for part in parts}
         last = {id(parts[-1]) for parts in pieces}
 
-        def dispatch(part: Part, number: int | None) -> Dispatch:
+        def dispatch(part: WindowsPart, number: int | None) -> Dispatch:
             constants = {
                 "TAKES_STATE": int(bool(number)),
                 "LEAVES_STATE": int(number is not None and id(part) not in last),
@@ -91,7 +91,7 @@ class _Planner:
             most_outputs=MOST_LANES // self.desc.lane_count,
         )
 
-    def _dispatch(self, part: Part, table: str, state: int | None, constants: Mapping[str, int]) -> Dispatch:
+    def _dispatch(self, part: WindowsPart, table: str, state: int | None, constants: Mapping[str, int]) -> Dispatch:
         windows, geometry, lanes = self.windows, self.desc.geometry, self.desc.lane_count
         source, output, extents = windows.input, windows.outputs[0], part.extents
         dispatch = DispatchBuilder(f"{STEM}/{self.path}")

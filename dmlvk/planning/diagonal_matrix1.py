@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import DiagonalMatrix1Desc, DiagonalMatrixDesc
 from dmlvk.planning.data_movement import BLOCKS, PieceArguments, dimension_constant, plan_data_movement
-from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, Role, simplified
+from dmlvk.planning.loop_nest import Dimension, LoopNest, LoopOperand, Role, simplified
 from dmlvk.planning.plan import Plan, require_path
 
 PATHS = (BLOCKS,)
@@ -26,10 +26,10 @@ def plan(
     rank = output.rank
     roles = [Role.NONE] * (rank - 2) + [Role.Y, Role.X]
     strides = [output.element_strides]
-    operands = [Operand("output_tensor", output.data_type.size_in_bytes)]
+    operands = [LoopOperand("output_tensor", output.data_type.size_in_bytes)]
     if source is not None:
         strides.append(source.element_strides)
-        operands.append(Operand("input_tensor", output.data_type.size_in_bytes))
+        operands.append(LoopOperand("input_tensor", output.data_type.size_in_bytes))
     dimensions = tuple(
         Dimension(output.sizes[i], tuple(operand[i] for operand in strides), roles[i]) for i in range(rank)
     )

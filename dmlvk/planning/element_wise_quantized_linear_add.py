@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.planning.builder import Builder, DispatchBuilder, View, copies
+from dmlvk.planning.builder import DispatchBuilder, PlanBuilder, View, copies
 from dmlvk.planning.families.element_wise import FIRST, SECOND, THIRD, Stepping, element_wise_dispatches
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.loop_nest import Operand
+from dmlvk.planning.loop_nest import LoopOperand
 from dmlvk.planning.plan import PERSISTENT, Access, Dispatch, Plan, require_path
 from dmlvk.tensor_desc import TensorFlags
 
@@ -59,7 +59,7 @@ class SumTable:
     once: tuple[tuple[Dispatch, ...], ...]
 
     @classmethod
-    def of(cls, desc: ElementWiseQuantizedLinearAddDesc, builder: Builder, *, is_checked: bool) -> SumTable:
+    def of(cls, desc: ElementWiseQuantizedLinearAddDesc, builder: PlanBuilder, *, is_checked: bool) -> SumTable:
         """The table of a sum, in memory of a builder; for sums in floats, if these are held against it."""
         parameters = [desc.tensors[field] for field in PARAMETERS if field in desc.tensors]
         is_owned = all(tensor.flags & TensorFlags.OWNED_BY_DML for tensor in parameters)
@@ -89,7 +89,7 @@ def plan(
     """
     require_path(desc.operator_name, path, PATHS)
     chosen = path or (SUM if has_floats(profile) else TABLE)
-    builder = Builder(profile, offsets)
+    builder = PlanBuilder(profile, offsets)
     table = SumTable.of(desc, builder, is_checked=chosen == SUM)
     return Plan(
         path=chosen,
@@ -113,7 +113,7 @@ def sums(
     tensors = [
         Stepping.of(FIRST, "a_tensor", desc.a_tensor, output.rank),
         Stepping.of(SECOND, "b_tensor", desc.b_tensor, output.rank),
-        Stepping(THIRD, Operand(table.view.tensor, TABLE_SIZE), (0,) * output.rank),
+        Stepping(THIRD, LoopOperand(table.view.tensor, TABLE_SIZE), (0,) * output.rank),
     ]
     dispatches = element_wise_dispatches(
         f"{FOLDER}/sum",
@@ -148,7 +148,7 @@ def unsigned_types(desc: ElementWiseQuantizedLinearAddDesc) -> int:
     return sum(int(desc.tensors[field].data_type is DataType.UINT8) << bit for bit, field in enumerate(TENSORS))
 
 
-def _check(desc: ElementWiseQuantizedLinearAddDesc, builder: Builder, table: View) -> Dispatch:
+def _check(desc: ElementWiseQuantizedLinearAddDesc, builder: PlanBuilder, table: View) -> Dispatch:
     """Hold the sums in floats against the table."""
     dispatch = DispatchBuilder(f"{FOLDER}/check")
     bounds = table.start, table.start + TABLE_SIZE
@@ -162,7 +162,7 @@ def _check(desc: ElementWiseQuantizedLinearAddDesc, builder: Builder, table: Vie
 
 
 def _preparation(
-    desc: ElementWiseQuantizedLinearAddDesc, builder: Builder, table: View
+    desc: ElementWiseQuantizedLinearAddDesc, builder: PlanBuilder, table: View
 ) -> tuple[tuple[Dispatch, ...], ...]:
     """The stages that fill the table. On devices with few storage buffers, the first gathers the parameters."""
     tensors = desc.tensors

@@ -44,7 +44,7 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class Operand:
+class LoopOperand:
     """One tensor: its descriptor field, bytes an element, and the element at which the loops begin."""
 
     field: str
@@ -60,7 +60,7 @@ class LoopNest:
     """
 
     dimensions: tuple[Dimension, ...]
-    operands: tuple[Operand, ...]
+    operands: tuple[LoopOperand, ...]
     origin: Mapping[Role, int] = field(default_factory=dict)
 
     @property

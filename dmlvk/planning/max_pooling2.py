@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import MaxPooling2Desc
-from dmlvk.planning.builder import Builder, DispatchBuilder, View, by_dimension
+from dmlvk.planning.builder import DispatchBuilder, PlanBuilder, View, by_dimension
 from dmlvk.planning.families.windows import (
     CHANNEL,
     DIMENSIONS,
@@ -24,8 +24,8 @@ from dmlvk.planning.families.windows import (
     ROWS,
     VECTORS,
     WORD_SIZE,
-    Part,
     Windows,
+    WindowsPart,
     stages_of,
 )
 from dmlvk.planning.plan import Access, Dispatch, Plan, require_path
@@ -41,14 +41,14 @@ def plan(desc: MaxPooling2Desc, profile: DeviceProfile, *, path: str | None = No
     if desc.indices_strides is not None:
         outputs.append(View("output_indices_tensor", 0, 4, desc.indices_strides))
     source = View("input_tensor", 0, size, desc.geometry.input_strides)
-    windows = Windows(Builder(profile, offsets), desc.geometry, source, tuple(outputs))
+    windows = Windows(PlanBuilder(profile, offsets), desc.geometry, source, tuple(outputs))
     whole, pieces = windows.cut()
     takes_words = len(outputs) == 1 and size <= WORD_SIZE
     chosen = path or (windows.path() if takes_words else ELEMENTS)
     is_only = len(whole) == 1 and not pieces
     types = {"ELEMENT_SIZE": size, "IS_SIGNED": int(desc.input_tensor.data_type.is_signed_integer)}
 
-    def dispatch(part: Part, number: int | None) -> Dispatch:
+    def dispatch(part: WindowsPart, number: int | None) -> Dispatch:
         is_plain = number is None and takes_words
         if chosen == VECTORS and is_plain and (words := windows.vector_words(part)):
             kernel = "max_pooling2/vectors"
@@ -61,7 +61,7 @@ def plan(desc: MaxPooling2Desc, profile: DeviceProfile, *, path: str | None = No
 
 
 def _elements(
-    desc: MaxPooling2Desc, windows: Windows, part: Part, number: int, is_only: bool, types: Mapping[str, int]
+    desc: MaxPooling2Desc, windows: Windows, part: WindowsPart, number: int, is_only: bool, types: Mapping[str, int]
 ) -> Dispatch:
     depth, height, width = desc.geometry.input_size
     packed = (desc.geometry.channels * depth * height * width, depth * height * width, height * width, width)

@@ -25,7 +25,7 @@ from dmlvk.planning.data_movement import (
     has_whole_blocks,
     plan_data_movement,
 )
-from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, Role, simplified
+from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, LoopOperand, Role, simplified
 from dmlvk.planning.plan import Plan, require_path
 
 # If the axis is innermost: the blocks of one row that an invocation writes, and the least number of invocations with
@@ -74,8 +74,8 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
     )
     element_size = output.data_type.size_in_bytes
     operands = (
-        Operand("output_tensor", element_size),
-        Operand("indices_tensor", indices.data_type.size_in_bytes),
+        LoopOperand("output_tensor", element_size),
+        LoopOperand("indices_tensor", indices.data_type.size_in_bytes),
     )
     fixed_windows = (
         FixedWindow("values_tensor", 0, element_size, argument=0),

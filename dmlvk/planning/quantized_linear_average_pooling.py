@@ -24,7 +24,7 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import QuantizedLinearAveragePoolingDesc
 from dmlvk.operators.quantized_linear_average_pooling import PARAMETER_FIELDS
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import Builder, DispatchBuilder, View, dense_copy
+from dmlvk.planning.builder import DispatchBuilder, PlanBuilder, View, dense_copy
 from dmlvk.planning.families.windows import (
     CHANNEL,
     COLUMN,
@@ -32,8 +32,8 @@ from dmlvk.planning.families.windows import (
     ROWS,
     VECTORS,
     WORD_SIZE,
-    Part,
     Windows,
+    WindowsPart,
     stages_of,
 )
 from dmlvk.planning.grid import folded
@@ -70,13 +70,13 @@ def plan(
 ) -> Plan:
     """Plan a QUANTIZED_LINEAR_AVERAGE_POOLING: see `dmlvk.planning.plan`."""
     require_path(desc.operator_name, path, PATHS)
-    return _Planner(desc, Builder(profile, offsets)).plan(path)
+    return _PoolingPlanner(desc, PlanBuilder(profile, offsets)).plan(path)
 
 
 @dataclass(frozen=True)
-class _Planner:
+class _PoolingPlanner:
     desc: QuantizedLinearAveragePoolingDesc
-    builder: Builder
+    builder: PlanBuilder
 
     def plan(self, path: str | None) -> Plan:
         copies = [dispatch for _, dispatches in self._gathered.values() for dispatch in dispatches]
@@ -92,7 +92,7 @@ class _Planner:
         takes_few_taps = self.desc.geometry.tap_count <= MOST_TAPS_OF_VECTORS
         chosen = path or self._path(takes_few_taps)
 
-        def dispatch(part: Part, number: int | None) -> Dispatch:
+        def dispatch(part: WindowsPart, number: int | None) -> Dispatch:
             if number is None and not self.has_few_buffers:
                 if chosen == PLANES and (found := self._planes(part)) is not None:
                     return found
@@ -151,7 +151,7 @@ class _Planner:
             MOST_STATES,
         )
 
-    def _parameters(self, dispatch: DispatchBuilder, part: Part) -> None:
+    def _parameters(self, dispatch: DispatchBuilder, part: WindowsPart) -> None:
         """Bind the scales and zero points, from a part's first channel on."""
         channels = part.box[CHANNEL]
         if self.has_few_buffers:
@@ -200,7 +200,7 @@ class _Planner:
         is_rounding = device_traits.ROUNDING in self.builder.profile.properties
         return f"{STEM}/{path}_float32" if is_rounding else f"{STEM}/{path}"
 
-    def _planes(self, part: Part) -> Dispatch | None:
+    def _planes(self, part: WindowsPart) -> Dispatch | None:
         """A dispatch that adds up whole planes; None if they do not suit it."""
         geometry, windows = self.desc.geometry, self.windows
         source, output = windows.input, windows.outputs[0]
@@ -234,7 +234,7 @@ class _Planner:
         own = {"LANES": lanes, "VECTOR_WORDS": words}
         return self._plane_dispatch(dispatch, part, workgroups, size, own)
 
-    def _packed_planes(self, part: Part) -> Dispatch | None:
+    def _packed_planes(self, part: WindowsPart) -> Dispatch | None:
         geometry, windows = self.desc.geometry, self.windows
         (source, output), taps, extents = (windows.input, windows.outputs[0]), geometry.tap_count, part.extents
         if extents[0] > 1 and extents[CHANNEL] < geometry.channels:
@@ -253,7 +253,7 @@ class _Planner:
         dispatch.push(planes=planes, channels=extents[CHANNEL])
         return self._plane_dispatch(dispatch, part, -(-planes * parts // size), size, {"PARTS": parts})
 
-    def _plane_windows(self, kernel: str, part: Part, input_unit: int, output_unit: int) -> DispatchBuilder:
+    def _plane_windows(self, kernel: str, part: WindowsPart, input_unit: int, output_unit: int) -> DispatchBuilder:
         windows, dispatch = self.windows, DispatchBuilder(kernel)
         bounds = windows.input_bounds(part)
         dispatch.window(windows.input.tensor, bounds, bounds[0], input_unit, "input_start", Access.READ)
@@ -263,7 +263,7 @@ class _Planner:
         return dispatch
 
     def _plane_dispatch(
-        self, dispatch: DispatchBuilder, part: Part, workgroups: int, size: int, own: Mapping[str, int]
+        self, dispatch: DispatchBuilder, part: WindowsPart, workgroups: int, size: int, own: Mapping[str, int]
     ) -> Dispatch:
         constants = {name: value for name, value in self._constants.items() if name != "IS_GLOBAL"}
         first, end = self.windows.input_bounds(part)
@@ -274,16 +274,18 @@ class _Planner:
             bytes_moved=end - first + part.count,
         )
 
-    def _vectors(self, part: Part, words: int, is_only: bool) -> Dispatch:
+    def _vectors(self, part: WindowsPart, words: int, is_only: bool) -> Dispatch:
         kernel = self._kernel(VECTORS)
         bind = partial(self._parameters, part=part)
         return self.windows.vectors(kernel, part, words, is_only=is_only, bind=bind, specialization=self._constants)
 
-    def _rows(self, part: Part, is_only: bool) -> Dispatch:
+    def _rows(self, part: WindowsPart, is_only: bool) -> Dispatch:
         bind = partial(self._parameters, part=part)
         return self.windows.rows(self._kernel(ROWS), part, is_only=is_only, bind=bind, specialization=self._constants)
 
-    def _elements(self, part: Part, number: int | None, has_more: bool, state: int | None, is_only: bool) -> Dispatch:
+    def _elements(
+        self, part: WindowsPart, number: int | None, has_more: bool, state: int | None, is_only: bool
+    ) -> Dispatch:
         def bind(dispatch: DispatchBuilder) -> None:
             if state is None:
                 dispatch.unread_window(dispatch.windows[0], "state_start")

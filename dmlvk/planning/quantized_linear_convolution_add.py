@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import element_wise_quantized_linear_add as addition
-from dmlvk.planning.builder import Arena, Builder
+from dmlvk.planning.builder import Arena, PlanBuilder
 from dmlvk.planning.kernel_interface import KernelInterface, has_kernel, kernel_interface
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.planning.quantized_linear_convolution import PATHS as PATHS
@@ -29,8 +29,6 @@ OUTPUT, ADDEND = "output_tensor", "addend_tensor"
 BLOCK_SIZE = addition.BLOCK_SIZE
 # As kernels/quantized_linear_convolution_add/sum.glsl has it.
 ADDEND_BINDING = 11
-
-Stages = tuple[tuple[Dispatch, ...], ...]
 
 
 def plan(
@@ -53,7 +51,7 @@ def plan(
     convolved = {field: offset for field, offset in offsets.items() if field != OUTPUT}
     convolution = plan_convolution(desc.convolution, profile, path=path, offsets=convolved)
     by_field = {name: offsets[field] for name, field in desc.sum_fields.items() if field in offsets}
-    builder = Builder(
+    builder = PlanBuilder(
         profile,
         by_field,
         scratch=Arena(SCRATCH, convolution.scratch_size),
@@ -82,7 +80,7 @@ def _lies_alike(desc: QuantizedLinearConvolutionAddDesc, offsets: Mapping[str, i
     )
 
 
-def _renamed(stages: Stages, names: Mapping[str, str]) -> Stages:
+def _renamed(stages: tuple[tuple[Dispatch, ...], ...], names: Mapping[str, str]) -> tuple[tuple[Dispatch, ...], ...]:
     """Stages whose windows have other names of tensors."""
     return tuple(
         tuple(
@@ -97,8 +95,11 @@ def _renamed(stages: Stages, names: Mapping[str, str]) -> Stages:
 
 
 def _with_sum(
-    desc: QuantizedLinearConvolutionAddDesc, profile: DeviceProfile, stages: Stages, table: addition.SumTable
-) -> Stages | None:
+    desc: QuantizedLinearConvolutionAddDesc,
+    profile: DeviceProfile,
+    stages: tuple[tuple[Dispatch, ...], ...],
+    table: addition.SumTable,
+) -> tuple[tuple[Dispatch, ...], ...] | None:
     """A convolution's stages whose kernels add in their last step; None if a kernel that stores the output cannot."""
     found: list[tuple[Dispatch, ...]] = []
     for stage in stages:
@@ -180,10 +181,10 @@ def _dispatch_with_sum(
 def _apart(
     desc: QuantizedLinearConvolutionAddDesc,
     profile: DeviceProfile,
-    stages: Stages,
-    builder: Builder,
+    stages: tuple[tuple[Dispatch, ...], ...],
+    builder: PlanBuilder,
     table: addition.SumTable,
-) -> Stages:
+) -> tuple[tuple[Dispatch, ...], ...]:
     """A convolution's stages, with its output in scratch memory, and one that adds."""
     # As planned, the output is whole in a segment, or begins one.
     start = builder.allocate(builder.scratch, desc.output_tensor.total_size_in_bytes)

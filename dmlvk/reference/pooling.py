@@ -12,7 +12,6 @@ import numpy.typing as npt
 from dmlvk.operators.pooling import PoolingGeometry
 
 Array = npt.NDArray[Any]
-Slices = tuple[slice, ...]
 
 
 def five_dimensional(tensor: Array) -> Array:
@@ -20,7 +19,7 @@ def five_dimensional(tensor: Array) -> Array:
     return tensor if tensor.ndim == 5 else tensor[:, :, np.newaxis]
 
 
-def taps(geometry: PoolingGeometry) -> Iterator[tuple[Slices, Slices]]:
+def taps(geometry: PoolingGeometry) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
     """For each tap in the order of a window's rows: the outputs that have it inside the input, and where."""
     for tap in itertools.product(*map(range, geometry.window)):
         places = [_places(k, t, geometry) for k, t in enumerate(tap)]

@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import count
 from types import TracebackType
 from typing import Any, SupportsIndex, TypeAlias
-from weakref import ref
 
 import numpy as np
 
@@ -37,7 +36,6 @@ from dmlvk.runtime.submitting import checked, submit
 from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.runtime.tuned_paths import TunedPaths, record_descriptor
 from dmlvk.tensor_desc import TensorDesc
-from dmlvk.vulkan.command_buffers import Batch
 from dmlvk.vulkan.host_threads import Job, core_count, for_each
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
@@ -50,8 +48,6 @@ OPERATORS_KEPT_ON_CPU = 128
 OperatorKey: TypeAlias = tuple[OperatorDesc, "str | None"]
 # A plan, and the path by which it was asked for.
 ChosenPlan: TypeAlias = tuple[Plan, "str | None"]
-# The recorded list, and weak references to its bindings: whichever of them goes first has the list forgotten.
-RememberedList: TypeAlias = "tuple[Batch, list[ref[Binding]]]"
 
 
 class Device(NotCopied):

@@ -13,7 +13,7 @@ from dmlvk.errors import DeviceError, OutOfMemoryError
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.plan import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime import debug
-from dmlvk.runtime.binding import Binding, MemoryRange
+from dmlvk.runtime.binding import Binding, MemoryRange, Provisional
 from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.runtime.submitting import submit
@@ -325,11 +325,11 @@ class Initialized:
                 implementation.engine.vulkan.transfers.clear(whole[name].memory, 0, size)
         binding = implementation.binding(plan, plan.stages, whole)
         if not implementation.is_final:
-            binding.provisional = Provisional(self, memory)
+            binding.provisional = Rebinding(self, memory)
         return binding
 
 
-class Provisional:
+class Rebinding(Provisional):
     """What a binding of a general implementation needs in order to be bound once more to the special one.
 
     Parameters

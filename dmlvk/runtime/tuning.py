@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from dmlvk.runtime.compiled_operator import CompiledOperator
     from dmlvk.runtime.device import Device
 
-Progress = Callable[[int, int], object]
-
 # The name under which the time of the planner's own choice is remembered.
 PLANNER = "planner"
 # A path must be faster than the planner's choice by this factor; a smaller difference is noise.
@@ -43,7 +41,9 @@ JOBS_OF_A_CORE = 3
 POISON = b"\xa5"
 
 
-def tune(device: Device, choices: TunedPaths, descs: Iterable[OperatorDesc], progress: Progress | None) -> None:
+def tune(
+    device: Device, choices: TunedPaths, descs: Iterable[OperatorDesc], progress: Callable[[int, int], object] | None
+) -> None:
     """Measure what was not measured yet on this device, with this driver and these kernels.
 
     Each result is remembered as soon as it is there, so that an interruption loses nothing of it. `progress` is called

@@ -6,10 +6,10 @@ from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-Holder = TypeVar("Holder")
+AnyHolder = TypeVar("AnyHolder")
 
 
-class FreeRanges(Generic[Holder]):
+class FreeRanges(Generic[AnyHolder]):
     """The free ranges of `size` bytes.
 
     Best fit keeps large ranges whole. Neighbours are joined at once, so that there is at most one range more than there
@@ -21,7 +21,7 @@ class FreeRanges(Generic[Holder]):
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._taken: dict[int, tuple[int, Holder]] = {}  # by start
+        self._taken: dict[int, tuple[int, AnyHolder]] = {}  # by start
         self._set_free([(0, size)])
 
     def _set_free(self, ranges: list[tuple[int, int]]) -> None:
@@ -44,7 +44,7 @@ class FreeRanges(Generic[Holder]):
         """Whether nothing is taken."""
         return not self._taken
 
-    def take(self, size: int, holder: Holder) -> int | None:
+    def take(self, size: int, holder: AnyHolder) -> int | None:
         """Give `size` bytes to a holder; returns their start, or None if no free range is large enough."""
         position = bisect_left(self._by_size, (size, -1))
         if position == len(self._by_size):
@@ -57,7 +57,7 @@ class FreeRanges(Generic[Holder]):
             self._add(start + size, available - size)
         return start
 
-    def give(self, start: int, holder: Holder) -> None:
+    def give(self, start: int, holder: AnyHolder) -> None:
         """Make a holder's range free again. Nothing happens if the holder has no range there: it was freed before."""
         taken = self._taken.get(start)
         if taken is None or taken[1] is not holder:
@@ -72,7 +72,7 @@ class FreeRanges(Generic[Holder]):
             size += self._remove(start + size)
         self._add(start, size)
 
-    def repair(self, is_held: Callable[[Holder], bool]) -> None:
+    def repair(self, is_held: Callable[[AnyHolder], bool]) -> None:
         """Free the ranges whose holders are gone, and make anew everything that follows from the taken ranges."""
         self._taken = {start: taken for start, taken in sorted(self._taken.items()) if is_held(taken[1])}
         ranges = []

@@ -18,7 +18,7 @@ from typing import TypeAlias, TypeVar
 
 from dmlvk.vulkan.interrupts.locks import Lock
 
-Part = TypeVar("Part")
+AnyPart = TypeVar("AnyPart")
 
 # More threads gain little: on 16 cores, 8 threads copy 30 to 40 GB/s, 12 threads a few GB/s more, one thread 6 to 8.
 MAXIMUM_THREADS = 8
@@ -111,8 +111,8 @@ def in_background(work: Callable[[], None]) -> Job:
 
 
 def for_each(
-    parts: Iterable[Part],
-    move: Callable[[Part], None],
+    parts: Iterable[AnyPart],
+    move: Callable[[AnyPart], None],
     calls: ForEachCalls | None = None,
     threads: int | None = None,
     *,
@@ -173,7 +173,7 @@ class ForEach:
         self._workers = workers
         self._jobs: list[Job] = []
 
-    def run(self, left: deque[Part], move: Callable[[Part], None], calls: ForEachCalls, threads: int) -> None:
+    def run(self, left: deque[AnyPart], move: Callable[[AnyPart], None], calls: ForEachCalls, threads: int) -> None:
         """Move all parts. Calls that come meanwhile or later find this one in `calls`."""
         calls.add(self)
 

@@ -78,7 +78,7 @@ VALIDATION_LAYER = "VK_LAYER_KHRONOS_validation"
 API_VERSION = 1 << 22 | 3 << 12  # VK_API_VERSION_1_3: the highest version whose structures dmlvk reads
 
 
-Result = TypeVar("Result")
+AnyResult = TypeVar("AnyResult")
 
 
 class ProcessEndError(DeviceError):
@@ -115,7 +115,7 @@ _instance: Instance | None = None
 open_devices: dict[OpenDevice, ref[object]] = {}
 
 
-def while_process_lasts(use: Callable[..., Result], *arguments: Any) -> Result:
+def while_process_lasts(use: Callable[..., AnyResult], *arguments: Any) -> AnyResult:
     """Call a function that uses the instance or opens a device, and keep the process from closing both meanwhile.
 
     Raises

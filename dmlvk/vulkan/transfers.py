@@ -42,7 +42,7 @@ class StagedPart(NamedTuple):
     place: int
 
 
-class Share(NamedTuple):
+class CopyShare(NamedTuple):
     """Bytes of a transfer that one thread copies, where the host reaches the memory.
 
     Attributes
@@ -57,7 +57,7 @@ class Share(NamedTuple):
     memory: Bytes
 
 
-def _shares(allocation: Allocation, offset: int, size: int) -> Iterator[Share]:
+def _shares(allocation: Allocation, offset: int, size: int) -> Iterator[CopyShare]:
     """The whole, or a share in whole pages for each thread if the whole is large."""
     largest = size
     if size >= LARGE:
@@ -66,7 +66,7 @@ def _shares(allocation: Allocation, offset: int, size: int) -> Iterator[Share]:
     for segment, start, length in allocation.pieces(offset, size):
         for begin in range(0, length, largest):
             end = min(length, begin + largest)
-            yield Share(position + begin, segment.mapped[start + begin : start + end])
+            yield CopyShare(position + begin, segment.mapped[start + begin : start + end])
         position += length
 
 
@@ -136,7 +136,7 @@ class Transfers:
     def _write_mapped(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         self.wait_for_uses(allocation)
 
-        def write(share: Share) -> None:
+        def write(share: CopyShare) -> None:
             share.memory[:] = data[share.position : share.position + share.memory.size]
 
         self._on_threads(_shares(allocation, offset, data.size), write)
@@ -196,7 +196,7 @@ class Transfers:
     def _read_mapped(self, allocation: Allocation, offset: int, out: Bytes) -> None:
         self.wait_for_writes(allocation)
 
-        def read(share: Share) -> None:
+        def read(share: CopyShare) -> None:
             out[share.position : share.position + share.memory.size] = share.memory
 
         self._on_threads(_shares(allocation, offset, out.size), read)

@@ -58,7 +58,7 @@ def test_a_wrong_layer_is_told(device: dmlvk.Device, monkeypatch: pytest.MonkeyP
 
     def with_another_bias(
         device: dmlvk.Device, desc: dmlvk.QuantizedLinearConvolutionDesc, constants: dict[str, np.ndarray]
-    ) -> chain.Operator:
+    ) -> chain.LayerOperator:
         if desc.filter_tensor.sizes[2] == 3:
             constants = {**constants, "bias_tensor": constants["bias_tensor"] + np.int32(20_000)}
         return compiled(device, desc, constants)

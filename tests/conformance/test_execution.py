@@ -20,7 +20,7 @@ from dmlvk.conformance.running.execution import Devices, difference, digest, exe
 from dmlvk.conformance.running.ways import PlacedTensor
 from dmlvk.errors import DeviceLostError, OutOfMemoryError, ValidationError
 from dmlvk.operators import Slice1Desc
-from dmlvk.runtime.implementation import Provisional
+from dmlvk.runtime.implementation import Rebinding
 from tests.conformance.drill_cases import all_cases, convolution_workload, workload
 
 CASE = Case("slice1:good:type=u8", partial(workload, "slice1:good:type=u8"))
@@ -314,7 +314,7 @@ class TestWays:
         assert (result.status, result.reason) == (Status.NOT_SUPPORTED, "path:general")
 
     def test_a_kernel_that_never_takes_over_fails(self, devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(Provisional, "latest", lambda _: None)
+        monkeypatch.setattr(Rebinding, "latest", lambda _: None)
         result = run(devices, replace(CONVOLUTION, build=lambda: replace(CONVOLUTION.build(), way=Way.TAKE_OVER)))
         assert (result.status, result.reason) == (Status.FAIL, "take-over")
         assert "the path general runs after the take-over" in result.message

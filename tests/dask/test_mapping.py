@@ -24,7 +24,7 @@ import dmlvk
 from dmlvk.dask import BatchError, ClusterError, DifferenceError, portions, running
 from dmlvk.dask import cluster as clusters
 from dmlvk.dask import map as map_batches
-from dmlvk.dask.checking import Partners, Share, difference
+from dmlvk.dask.checking import Partners, SpreadShare, difference
 from dmlvk.dask.cluster import ClusterWorker, prepare
 from dmlvk.dask.holding import place_resource
 from dmlvk.dask.portions import PortionSize
@@ -410,13 +410,13 @@ def slow(*arguments: Any) -> Any:
 
 @pytest.mark.parametrize("share", [0.01, 0.07, 0.29, 1 / 3, 0.5, 1])
 def test_a_share_is_spread_evenly(share: float) -> None:
-    chosen = [number for number in range(3000) if Share(share).has(number)]
+    chosen = [number for number in range(3000) if SpreadShare(share).has(number)]
     assert len(chosen) == pytest.approx(3000 * share, abs=1)
     assert all(later - earlier < 2 / share + 1 for earlier, later in pairwise(chosen))
     assert chosen[0] <= 1 / share
     if share < 0.5:  # not in step with devices that take turns
         assert {number % 2 for number in chosen} == {0, 1}
-    assert not Share(0).has(0)
+    assert not SpreadShare(0).has(0)
 
 
 def test_partners_are_of_another_driver_where_there_is_one() -> None:

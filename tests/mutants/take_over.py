@@ -63,7 +63,7 @@ MUTANTS = (
             ),
         ),
         TAKE_OVER,
-        function="Provisional.latest",
+        function="Rebinding.latest",
     ),
     HostMutant(
         "after a take-over a binding that was submitted alone runs as it was recorded before",

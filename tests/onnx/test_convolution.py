@@ -10,7 +10,7 @@ import pytest
 
 import dmlvk
 from dmlvk.onnx import InferenceSession, ModelError
-from dmlvk.onnx.program import Builder
+from dmlvk.onnx.program import ProgramBuilder
 from tests.onnx.models import (
     Node,
     convolution,
@@ -79,13 +79,13 @@ def test_filter_zero_points_of_0_are_left_out(
     parameters["w_zero"] = np.array(points, filter)
     x = elements(generator, np.uint8, (1, 4, 9, 9))
     described: list[dmlvk.QuantizedLinearConvolutionDesc] = []
-    dispatch = Builder.dispatch
+    dispatch = ProgramBuilder.dispatch
 
-    def noted(self: Builder, desc: Any, *arguments: Any) -> None:
+    def noted(self: ProgramBuilder, desc: Any, *arguments: Any) -> None:
         described.append(desc)
         dispatch(self, desc, *arguments)
 
-    monkeypatch.setattr(Builder, "dispatch", noted)
+    monkeypatch.setattr(ProgramBuilder, "dispatch", noted)
     model = model_of([convolution(parameters, group=2)], {"x": x}, {"y": np.uint8}, parameters)
     require_equal(InferenceSession(model, device).run(None, {"x": x}), [convolved(x, parameters, (0,) * 4, (1, 1), 2)])
     assert described and all((desc.filter_zero_point_tensor is not None) == is_kept for desc in described)

@@ -18,7 +18,7 @@ from dmlvk.onnx.fusion import fused
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
 from dmlvk.onnx.placement import obstacles
-from dmlvk.onnx.program import Builder, Program
+from dmlvk.onnx.program import Program, ProgramBuilder
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import between_convolutions
 from dmlvk.operators import QuantizedLinearAveragePoolingDesc, QuantizedLinearConvolutionAddDesc, Slice1Desc
@@ -95,7 +95,7 @@ class Network:
         """The program of all nodes, without a device."""
         graph = Graph(load(self.model(outputs)))
         chosen = between_convolutions(graph.nodes) if channels_last else frozenset()
-        builder = Builder(graph, {"x": (self.x.shape, self.x.dtype)}, {}, chosen)
+        builder = ProgramBuilder(graph, {"x": (self.x.shape, self.x.dtype)}, {}, chosen)
         for node in graph.nodes:
             builder.plan(ENTRIES[node.domain, node.op_type].plan, node)
         return builder.finish(outputs)

@@ -13,7 +13,7 @@ from dmlvk.onnx.convolution import require_exact_scales
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
-from dmlvk.onnx.program import Builder
+from dmlvk.onnx.program import ProgramBuilder
 from dmlvk.onnx.registry import ENTRIES
 from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of, require_equal
 from tests.reference.onnx_runtime import ONNX_RUNTIME
@@ -115,7 +115,7 @@ def test_a_denormal_product_is_given_as_its_total() -> None:
     """A GPU may take a denormal for 0."""
     model, feeds = _model((1.2e-38, 0.1, 1e-3), True, "QLinearConv")
     graph = Graph(load(model))
-    builder = Builder(graph, {"x": (feeds["x"].shape, feeds["x"].dtype)}, {}, ())
+    builder = ProgramBuilder(graph, {"x": (feeds["x"].shape, feeds["x"].dtype)}, {}, ())
     builder.plan(ENTRIES["", "QLinearConv"].plan, graph.nodes[0])
     owned = builder.program.operations[0].owned
     assert owned["input_scale_tensor"] == owned["output_scale_tensor"] == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dmlvk.planning.loop_nest import (
     Dimension,
     LoopNest,
-    Operand,
+    LoopOperand,
     Role,
     WindowLimits,
     pieces,
@@ -31,7 +31,10 @@ def nests(draw: st.DrawFn) -> LoopNest:
         dimensions.append(Dimension(size, (step, source)))
         step = step * size + draw(st.sampled_from([0, 0, 0, 1, 8]))
     start = sum(-min(0, dimension.strides[1]) * dimension.size for dimension in dimensions)
-    operands = (Operand("output", element_size), Operand("source", element_size, start + draw(st.integers(0, 40))))
+    operands = (
+        LoopOperand("output", element_size),
+        LoopOperand("source", element_size, start + draw(st.integers(0, 40))),
+    )
     return LoopNest(tuple(draw(st.permutations(dimensions))), operands)
 
 
@@ -81,7 +84,7 @@ def test_pieces_keep_every_move_once_and_the_limits(
 def test_packed_dimensions_merge_into_one() -> None:
     nest = LoopNest(
         (Dimension(2, (60, 60)), Dimension(1, (60, 0)), Dimension(3, (20, 20)), Dimension(20, (1, 1))),
-        (Operand("output", 4), Operand("source", 4)),
+        (LoopOperand("output", 4), LoopOperand("source", 4)),
     )
     assert simplified(nest).dimensions == (Dimension(120, (1, 1)),)
 
@@ -89,32 +92,34 @@ def test_packed_dimensions_merge_into_one() -> None:
 def test_dimensions_with_a_role_do_not_merge() -> None:
     nest = LoopNest(
         (Dimension(3, (20,), Role.Y), Dimension(20, (1,), Role.X)),
-        (Operand("output", 4),),
+        (LoopOperand("output", 4),),
     )
     assert simplified(nest) == nest
 
 
 def test_aligned_rows_widen_to_sixteen_bytes() -> None:
-    nest = LoopNest((Dimension(5, (64, 48)), Dimension(32, (1, 1))), (Operand("output", 1), Operand("source", 1, 16)))
+    nest = LoopNest(
+        (Dimension(5, (64, 48)), Dimension(32, (1, 1))), (LoopOperand("output", 1), LoopOperand("source", 1, 16))
+    )
     wide = widened(nest)
-    assert wide.operands == (Operand("output", 16), Operand("source", 16, 1))
+    assert wide.operands == (LoopOperand("output", 16), LoopOperand("source", 16, 1))
     assert wide.dimensions == (Dimension(5, (4, 3)), Dimension(2, (1, 1)))
 
 
 def test_an_odd_start_keeps_elements_narrow() -> None:
-    nest = LoopNest((Dimension(32, (1, 1)),), (Operand("output", 1), Operand("source", 1, 3)))
+    nest = LoopNest((Dimension(32, (1, 1)),), (LoopOperand("output", 1), LoopOperand("source", 1, 3)))
     assert widened(nest) == nest
 
 
 def test_pieces_know_where_a_role_begins() -> None:
-    nest = LoopNest((Dimension(8, (1,), Role.X),), (Operand("output", 16),))
+    nest = LoopNest((Dimension(8, (1,), Role.X),), (LoopOperand("output", 16),))
     limits = WindowLimits(32, 1 << 30, (0,), 1 << 30)
     found = [(piece.extent(Role.X), piece.operands[0].start) for piece in pieces(nest, limits)]
     assert found == [((0, 2), 0), ((2, 2), 2), ((4, 2), 4), ((6, 2), 6)]
 
 
 def test_a_role_of_size_one_is_dropped_and_remembered() -> None:
-    nest = LoopNest((Dimension(2, (1,), Role.Y),), (Operand("output", 16),))
+    nest = LoopNest((Dimension(2, (1,), Role.Y),), (LoopOperand("output", 16),))
     limits = WindowLimits(16, 1 << 30, (0,), 1 << 30)
     first, second = pieces(nest, limits)
     assert first.dimensions == second.dimensions == ()
@@ -125,7 +130,7 @@ def test_a_role_of_size_one_is_dropped_and_remembered() -> None:
 def test_runs_end_where_the_output_has_gaps() -> None:
     nest = LoopNest(
         (Dimension(4, (21, 0)), Dimension(5, (4, 0)), Dimension(4, (1, 0))),
-        (Operand("output", 1), Operand("source", 1)),
+        (LoopOperand("output", 1), LoopOperand("source", 1)),
     )
     assert (nest.run_rank, nest.run_length) == (2, 20)
     assert replace(nest, dimensions=(Dimension(4, (2, 0)),)).run_rank == 0

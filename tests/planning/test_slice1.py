@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dmlvk import DataType, Slice1Desc
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, simplified
+from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, LoopOperand, simplified
 from dmlvk.planning.slice1.boxes import LARGE, SMALL, Room, boxes, with_larger_elements
 from dmlvk.planning.slice1.choice import PATHS, cheapest, nest_of
 from dmlvk.planning.slice1.path import SECTOR_SIZE, loops_of, sectors_of, sectors_of_box
@@ -26,7 +26,10 @@ def nest(
     element_size: int, loops: Sequence[tuple[int, int, int]], output_start: int = 0, source_start: int = 0
 ) -> LoopNest:
     """A nest of loops with a size, a stride in the output and one in the source, the outermost first."""
-    operands = Operand("output_tensor", element_size, output_start), Operand("input_tensor", element_size, source_start)
+    operands = (
+        LoopOperand("output_tensor", element_size, output_start),
+        LoopOperand("input_tensor", element_size, source_start),
+    )
     return LoopNest(tuple(Dimension(size, (output, source)) for size, output, source in loops), operands)
 
 
@@ -83,7 +86,7 @@ def test_boxes_are_long_pieces_of_both_tensors() -> None:
     """A row's first five elements are 120 bytes apart in the input. The next five are 32 MiB away."""
     desc = permuted(DataType.INT64, [2, 55924, 5, 3, 5], [4, 1, 3, 0, 2])
     nest = nest_of(desc)
-    best = min(boxes(nest, LARGE), key=lambda box: box.work(256).sectors)
+    best = min(boxes(nest, LARGE), key=lambda box: box.cost(256).sectors)
     sectors = [sectors_of_box(nest, operand, best.extents) for operand in range(2)]
     least = math.prod(desc.output_tensor.sizes) * 8 / SECTOR_SIZE
     assert all(least <= touched < 1.1 * least for touched in sectors)

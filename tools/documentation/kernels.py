@@ -14,7 +14,7 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.registry import CURRENT_OPERATORS
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.planning.quantized_linear_convolution.choice import PATHS
-from dmlvk.planning.quantized_linear_convolution.path import Path as KernelPath
+from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath as KernelPath
 from tools.debian import ROOT
 from tools.documentation import links
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk import DataType, ElementWiseDequantizeLinearDesc, ElementWiseQuantizeLinearDesc, TensorDesc
+from dmlvk import DataType, ElementWiseQuantizeLinearDesc, TensorDesc
 from dmlvk.benchmark.cases.byte_table import IMAGES, batches
 from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case, Workload, generator
+from dmlvk.conformance.cases.element_wise_quantize_linear import LinearOperator
 from dmlvk.conformance.cases.values import random_array
 
-Operator = type[ElementWiseQuantizeLinearDesc] | type[ElementWiseDequantizeLinearDesc]
 
-
-def workload(operator: Operator, sizes: Sequence[int], axis: int, is_each: bool) -> Workload:
+def workload(operator: LinearOperator, sizes: Sequence[int], axis: int, is_each: bool) -> Workload:
     """Random bytes, or floats that use the range of a byte; random scales and zero points."""
     strides = [int(is_each and k == axis) for k in range(4)]
     parameters: dict[str, Any] = {
@@ -40,7 +39,7 @@ def workload(operator: Operator, sizes: Sequence[int], axis: int, is_each: bool)
     return Workload(operator(input_tensor=source, output_tensor=output, **parameters), inputs)
 
 
-def linear_cases(operator: Operator, scale: Scale) -> Iterator[Case]:
+def linear_cases(operator: LinearOperator, scale: Scale) -> Iterator[Case]:
     """Cases of either of the two operators."""
     for layout, (image, axis) in IMAGES.items():
         for kind in ("one_scale", "each_channel"):

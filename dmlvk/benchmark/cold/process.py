@@ -28,7 +28,7 @@ from dmlvk.runtime.tensor import Tensor
 
 POISON = b"\xa5"
 
-Result = TypeVar("Result")
+AnyResult = TypeVar("AnyResult")
 CompiledConvolution = CompiledOperator[QuantizedLinearConvolutionDesc]
 
 
@@ -130,7 +130,7 @@ def _loaded(layer: Layer, path: Path) -> LayerWork:
     return LayerWork(layer, found, images, expected)
 
 
-def _timed(call: Callable[[], Result]) -> tuple[Result, float]:
+def _timed(call: Callable[[], AnyResult]) -> tuple[AnyResult, float]:
     start = perf_counter()
     result = call()
     return result, perf_counter() - start

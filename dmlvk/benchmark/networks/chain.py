@@ -21,7 +21,7 @@ from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.tensor import Buffer
 
-Operator = CompiledOperator[QuantizedLinearConvolutionDesc]
+LayerOperator = CompiledOperator[QuantizedLinearConvolutionDesc]
 
 FLOOR_BYTES = 64
 
@@ -115,14 +115,14 @@ def measure_chain(device: dmlvk.Device, layers: Sequence[Layer], batch: int, lay
     return Measured(times, tuple(operator.plan for operator in operators), tuple(wrong))
 
 
-def compiled(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, constants: dict[str, Array]) -> Operator:
+def compiled(device: dmlvk.Device, desc: QuantizedLinearConvolutionDesc, constants: dict[str, Array]) -> LayerOperator:
     """A layer with its constants."""
     operator = device.compile(desc, wait=True)
     operator.initialize(**constants)
     return operator
 
 
-def random_memory(device: dmlvk.Device, operators: Sequence[Operator], count: int) -> list[Buffer]:
+def random_memory(device: dmlvk.Device, operators: Sequence[LayerOperator], count: int) -> list[Buffer]:
     """Buffers of random levels, each large enough for the image and the output of every operator."""
     images = [tensor for each in operators for tensor in (each.desc.input_tensor, each.desc.output_tensor)]
     size = max(tensor.total_size_in_bytes for tensor in images)
@@ -132,7 +132,7 @@ def random_memory(device: dmlvk.Device, operators: Sequence[Operator], count: in
     return made
 
 
-def bound(operators: Sequence[Operator], memory: Sequence[Buffer]) -> list[Binding]:
+def bound(operators: Sequence[LayerOperator], memory: Sequence[Buffer]) -> list[Binding]:
     """Each operator reads the memory of its number, and writes the next."""
     return [
         operator.bind(

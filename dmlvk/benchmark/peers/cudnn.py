@@ -18,7 +18,7 @@ from dmlvk.benchmark.peers.torch import cuda_absence, rotation_of, time_on_cuda
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 
-Prepare = Callable[[QuantizedLinearConvolutionDesc, int], Callable[[int], Any]]
+PrepareConvolution = Callable[[QuantizedLinearConvolutionDesc, int], Callable[[int], Any]]
 
 
 class CuDNN(OperatorPeer):
@@ -27,7 +27,7 @@ class CuDNN(OperatorPeer):
     runs_on: ClassVar[str] = "CUDA"
     operators = (QuantizedLinearConvolutionDesc,)
 
-    def __init__(self, name: str, prepare: Prepare) -> None:
+    def __init__(self, name: str, prepare: PrepareConvolution) -> None:
         self.name = name
         self._prepare = prepare
 

@@ -20,7 +20,7 @@ from dmlvk.operators import DiagonalMatrix1Desc, OperatorDesc, Slice1Desc
 from dmlvk.operators.declared import INT32_MIN
 from dmlvk.tensor_desc import TensorDesc
 
-Part = TypeVar("Part")
+AnyPart = TypeVar("AnyPart")
 AnyPeer = TypeVar("AnyPeer", bound="Peer")
 
 EQUAL, DIFFERENT = "equal", "DIFFERENT"
@@ -117,7 +117,7 @@ class OperatorPeer(Peer):
         """
 
 
-def part_for(parts: Mapping[type[OperatorDesc], Part], desc: OperatorDesc) -> Part:
+def part_for(parts: Mapping[type[OperatorDesc], AnyPart], desc: OperatorDesc) -> AnyPart:
     """A peer's part for an operator.
 
     Raises

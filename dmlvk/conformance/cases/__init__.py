@@ -3,17 +3,14 @@ descriptors that have to be refused, and one for what must not change a result."
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
 
-from dmlvk.conformance.case import Case
+from dmlvk.conformance.case import Case, CaseSource
 from dmlvk.conformance.cases import invalid, invariance, onnx_backend
 from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.combinations import Group
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
-
-CaseSource: TypeAlias = Callable[[bool], Iterator[Case]]
 
 BY_OPERATOR: Mapping[type[OperatorDesc], tuple[Group, ...]] = parts(
     __name__, "GROUPS", default=lambda desc: (declared_form(desc),)

@@ -18,7 +18,7 @@ from dmlvk.data_type import DataType
 from dmlvk.operators import ElementWiseDequantizeLinearDesc, ElementWiseQuantizeLinearDesc
 from dmlvk.tensor_desc import TensorDesc
 
-Operator = type[ElementWiseQuantizeLinearDesc] | type[ElementWiseDequantizeLinearDesc]
+LinearOperator = type[ElementWiseQuantizeLinearDesc] | type[ElementWiseDequantizeLinearDesc]
 
 # Rules that the declaration does not say, with descriptors that break them.
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
@@ -73,7 +73,7 @@ def thresholds(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, {"input_tensor": values, "scale_tensor": scale, "zero_point_tensor": zero_point})
 
 
-def parameters(operator: Operator, numbers: np.random.Generator, p: Parameters) -> Workload:
+def parameters(operator: LinearOperator, numbers: np.random.Generator, p: Parameters) -> Workload:
     """Scales and zero points for all elements, for channels, and for each element."""
     sizes = (2, 6, 5, 7) if p.rows == "odd" else (2, 6, 5, 16)
 
@@ -98,7 +98,7 @@ def parameters(operator: Operator, numbers: np.random.Generator, p: Parameters) 
     return Workload(desc, inputs, device_type=p.device, limits=p.limits)
 
 
-def parameters_group(operator: Operator) -> Group:
+def parameters_group(operator: LinearOperator) -> Group:
     """The cases of where scales and zero points lie."""
     return Group(
         f"{operator.stem}:parameters",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from distributed import Client, Future, KilledWorker, TimeoutError, get_worker, wait
 from distributed.worker import thread_state
@@ -15,12 +15,9 @@ from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.runner import Item, Runner
 from dmlvk.conformance.running.worker import WorkerConfiguration, environment
 from dmlvk.dask import cluster
-from dmlvk.dask.cluster import ClusterWorker, places, prepared
+from dmlvk.dask.cluster import ClusterWorker, DeviceAndDriver, places, prepared
 from dmlvk.dask.errors import ClusterError
 from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_task, place_resource
-
-# Device and driver.
-DeviceAndDriver: TypeAlias = tuple[str, str]
 
 # The number of cases of a task: enough to outweigh the start of its process, few enough to lose little with a worker.
 FEWEST, MOST = 25, 200

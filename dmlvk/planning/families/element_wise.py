@@ -20,7 +20,7 @@ from dmlvk.planning.builder import DispatchBuilder
 from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, WindowLimits, pieces, simplified
+from dmlvk.planning.loop_nest import Dimension, LoopNest, LoopOperand, WindowLimits, pieces, simplified
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Access, Dispatch, Plan, require_path
 from dmlvk.tensor_desc import TensorDesc
 
@@ -56,14 +56,14 @@ class Stepping:
     """
 
     place: int
-    operand: Operand
+    operand: LoopOperand
     strides: tuple[int, ...]
 
     @classmethod
     def of(cls, place: int, field: str, tensor: TensorDesc, rank: int) -> Stepping:
         """A tensor with the output's sizes, or with one element for all of them."""
         strides = (0,) * rank if tensor.element_count == 1 else tensor.element_strides
-        return cls(place, Operand(field, tensor.data_type.size_in_bytes), strides)
+        return cls(place, LoopOperand(field, tensor.data_type.size_in_bytes), strides)
 
 
 def plan(desc: OperatorDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
@@ -137,7 +137,7 @@ def element_wise_dispatches(
         A table does not fit into a storage buffer. Those that Vulkan guarantees have 128 MiB.
     """
     field, desc = output
-    operands = (Operand(field, desc.data_type.size_in_bytes), *(tensor.operand for tensor in tensors))
+    operands = (LoopOperand(field, desc.data_type.size_in_bytes), *(tensor.operand for tensor in tensors))
     nest = LoopNest(
         tuple(
             Dimension(size, (desc.element_strides[k], *(tensor.strides[k] for tensor in tensors)))
@@ -222,7 +222,7 @@ def _dispatch(
     )
 
 
-def _unit_of(operand: Operand) -> int:
+def _unit_of(operand: LoopOperand) -> int:
     """Bytes in which a kernel counts places in a tensor: its elements; of tables, bytes."""
     return operand.element_size if operand.element_size <= LARGEST_ELEMENT else 1
 

@@ -18,8 +18,8 @@ from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     SLOWEST_ELEMENTS_PER_SECOND,
     Box,
-    Builder,
     DispatchBuilder,
+    PlanBuilder,
     Range,
     View,
     by_dimension,
@@ -49,7 +49,7 @@ TAPS_OF_ELEMENT = 4
 
 
 @dataclass(frozen=True)
-class Part:
+class WindowsPart:
     """A box of outputs, from a box of taps.
 
     Attributes
@@ -94,7 +94,7 @@ class Windows:
         The most outputs whose taps are cut: of those, there are intermediate results in memory.
     """
 
-    builder: Builder
+    builder: PlanBuilder
     geometry: PoolingGeometry
     input: View
     outputs: tuple[View, ...]
@@ -102,7 +102,7 @@ class Windows:
     most_outputs: int = 1 << 62
 
     @property
-    def everything(self) -> Part:
+    def everything(self) -> WindowsPart:
         """All outputs from all taps."""
         return self.part(tuple((0, size) for size in self.geometry.output_sizes), self.all_taps)
 
@@ -110,7 +110,7 @@ class Windows:
     def all_taps(self) -> TapBox:
         return tuple((0, size) for size in self.geometry.window)
 
-    def part(self, box: Box, taps: TapBox) -> Part:
+    def part(self, box: Box, taps: TapBox) -> WindowsPart:
         """The outputs of a box from a box of taps."""
         geometry, inside, seen = self.geometry, [], []
         nothing = tuple((low, low + 1) for low, _ in taps)
@@ -119,19 +119,19 @@ class Windows:
             low, high = geometry.taps_inside(k, end - 1).start, geometry.taps_inside(k, first).stop
             tap, tap_end = max(taps[k][0], low), min(taps[k][1], high)
             if tap >= tap_end:
-                return Part(box, nothing, nothing, None)
+                return WindowsPart(box, nothing, nothing, None)
             stride, dilation, padding = geometry.strides[k], geometry.dilations[k], geometry.start_padding[k]
             begin = max(first * stride + tap * dilation - padding, 0)
             stop = min((end - 1) * stride + (tap_end - 1) * dilation - padding + 1, geometry.input_size[k])
             if begin >= stop:
-                return Part(box, nothing, nothing, None)
+                return WindowsPart(box, nothing, nothing, None)
             inside.append((tap, tap_end))
             seen.append((begin, stop))
-        part = Part(box, taps, tuple(inside), tuple(seen))
+        part = WindowsPart(box, taps, tuple(inside), tuple(seen))
         # Windows of one size share a pipeline. Only where positions grow too large, taps on padding are left out.
-        return part if self._reach(part) < LARGEST_POSITION else Part(box, part.inside, part.inside, part.seen)
+        return part if self._reach(part) < LARGEST_POSITION else WindowsPart(box, part.inside, part.inside, part.seen)
 
-    def _reach(self, part: Part) -> int:
+    def _reach(self, part: WindowsPart) -> int:
         """The largest position, or difference of positions, that a kernel computes."""
         geometry = self.geometry
         return max(
@@ -141,7 +141,7 @@ class Windows:
             )
         )
 
-    def firsts(self, part: Part) -> list[int]:
+    def firsts(self, part: WindowsPart) -> list[int]:
         """Positions of the first output's first tap, counted from the first one that is seen."""
         geometry = self.geometry
         if part.seen is None:
@@ -154,30 +154,30 @@ class Windows:
             for k in range(len(SPATIAL))
         ]
 
-    def first_positions(self, part: Part) -> list[int]:
+    def first_positions(self, part: WindowsPart) -> list[int]:
         """Positions of the first output's first tap in the input; may lie before it."""
         seen = part.seen or ((0, 1),) * len(SPATIAL)
         return [first + low for first, (low, _) in zip(self.firsts(part), seen, strict=True)]
 
-    def input_bounds(self, part: Part) -> Range:
+    def input_bounds(self, part: WindowsPart) -> Range:
         """The bytes of the input that are read; of one element if all is padding."""
         if part.seen is None:
             return self.input.start, self.input.start + self.input.element_size
         return self.input.bounds((*part.box[:2], *part.seen))
 
-    def seconds(self, part: Part) -> float:
+    def seconds(self, part: WindowsPart) -> float:
         """The longest time."""
         rate = SLOWEST_ELEMENTS_PER_SECOND[self.builder.profile.device_type] * TAPS_OF_ELEMENT
         return part.count * (part.tap_count + TAPS_OF_OUTPUT) / rate
 
-    def cut(self) -> tuple[list[Part], list[list[Part]]]:
+    def cut(self) -> tuple[list[WindowsPart], list[list[WindowsPart]]]:
         """Parts with all taps, and the parts of each box of outputs whose taps are cut, in order of the taps.
 
         Boxes of outputs with equal numbers of parts, or not, have no output in common.
         """
         pending = [self.everything.box]
-        whole: list[Part] = []
-        pieces: list[list[Part]] = []
+        whole: list[WindowsPart] = []
+        pieces: list[list[WindowsPart]] = []
         while pending:
             box = pending.pop()
             part = self.part(box, self.all_taps)
@@ -194,7 +194,7 @@ class Windows:
             pending.extend(halves(box, cut))
         return whole, pieces
 
-    def _helps(self, part: Part) -> bool:
+    def _helps(self, part: WindowsPart) -> bool:
         """Whether cutting the outputs alone is enough for a part that is too much, and not too much work."""
         if part.count == 1 or self._is_too_deep(part):
             return False
@@ -205,10 +205,10 @@ class Windows:
         first, end = self.input_bounds(self.part(tuple((low, low + 1) for low, _ in part.box), self.all_taps))
         return end - first <= self.builder.window_limit // 2
 
-    def _cut_taps(self, box: Box) -> list[Part] | None:
+    def _cut_taps(self, box: Box) -> list[WindowsPart] | None:
         """A box of outputs in parts of few enough taps; None if a single tap is too much for these outputs."""
         pending = [self.all_taps]
-        parts: list[Part] = []
+        parts: list[WindowsPart] = []
         while pending:
             taps = pending.pop()
             part = self.part(box, taps)
@@ -224,7 +224,7 @@ class Windows:
             pending.extend(reversed(list(halves(part.taps, cut))))
         return parts
 
-    def _excess(self, part: Part) -> list[int] | None:
+    def _excess(self, part: WindowsPart) -> list[int] | None:
         """How much each dimension of the outputs contributes to a part that is too much; None if it is not.
 
         All are 0 if it is not a matter of the outputs.
@@ -251,7 +251,7 @@ class Windows:
             return [int(k == outermost) for k in range(len(DIMENSIONS))]
         return None
 
-    def _is_too_deep(self, part: Part) -> bool:
+    def _is_too_deep(self, part: WindowsPart) -> bool:
         """Whether an invocation's nested loops, for the elements of a word, exceed the driver's limit of iterations."""
         most = device_traits.loop_iterations(self.builder.profile)
         depth, height, width = (high - low for low, high in part.inside)
@@ -273,7 +273,7 @@ class Windows:
     def dispatch(
         self,
         kernel: str,
-        part: Part,
+        part: WindowsPart,
         *,
         unit: int,
         input_unit: int | None = None,
@@ -340,7 +340,7 @@ class Windows:
     def elements(
         self,
         kernel: str,
-        part: Part,
+        part: WindowsPart,
         *,
         is_only: bool,
         specialization: Mapping[str, int],
@@ -376,7 +376,7 @@ class Windows:
             specialization={"IS_FLAT": int(is_flat), **specialization},
         )
 
-    def vector_words(self, part: Part) -> int:
+    def vector_words(self, part: WindowsPart) -> int:
         """Words of the vectors of channels of which a part consists, in the input and in the output: 4, 1 or 0."""
         output, size = self.outputs[0], self.input.element_size
         seen = part.seen or ((0, 1),) * len(SPATIAL)
@@ -396,7 +396,7 @@ class Windows:
         divisor = math.gcd(*distances)
         return 4 if divisor % 16 == 0 else 1 if divisor % 4 == 0 else 0
 
-    def has_rows_of_words(self, part: Part) -> bool:
+    def has_rows_of_words(self, part: WindowsPart) -> bool:
         """Whether rows of a part, packed along the columns, are whole words of the output, and suit the kernel."""
         output, size, extents = self.outputs[0], self.input.element_size, part.extents
         if size >= WORD_SIZE or self.input.strides[COLUMN] != 1 or output.strides[COLUMN] != 1:
@@ -411,7 +411,7 @@ class Windows:
     def vectors(
         self,
         kernel: str,
-        part: Part,
+        part: WindowsPart,
         words: int,
         *,
         is_only: bool,
@@ -436,7 +436,7 @@ class Windows:
     def rows(
         self,
         kernel: str,
-        part: Part,
+        part: WindowsPart,
         *,
         is_only: bool,
         specialization: Mapping[str, int],
@@ -458,7 +458,7 @@ class Windows:
             specialization=specialization,
         )
 
-    def _is_flat(self, part: Part, lane: int, per_word: int) -> bool:
+    def _is_flat(self, part: WindowsPart, lane: int, per_word: int) -> bool:
         """Whether the outputs are packed in the order of the loops, but their rows do not begin and end with words."""
         output, extents = self.outputs[0], part.extents
         order = [CHANNEL, 4, 3, 2, 0] if lane == CHANNEL else [4, 3, 2, CHANNEL, 0]
@@ -480,7 +480,9 @@ def _in_units(view: View, unit: int, lane: int) -> list[int]:
 
 
 def stages_of(
-    whole: Sequence[Part], pieces: Sequence[Sequence[Part]], dispatch: Callable[[Part, int | None], Dispatch]
+    whole: Sequence[WindowsPart],
+    pieces: Sequence[Sequence[WindowsPart]],
+    dispatch: Callable[[WindowsPart, int | None], Dispatch],
 ) -> tuple[tuple[Dispatch, ...], ...]:
     """First the parts with all taps, then the others, in stages.
 

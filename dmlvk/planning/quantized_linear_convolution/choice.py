@@ -20,17 +20,17 @@ from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.packed_product import FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import (
     OPERATOR,
+    ConvolutionPath,
     Obstacle,
     ObstacleError,
     Offer,
-    Path,
     Problem,
 )
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 
 # Of paths with the same estimate, the first is taken.
-PATHS: tuple[Path[Any], ...] = (
+PATHS: tuple[ConvolutionPath[Any], ...] = (
     DepthwisePath(),
     HaloPath(),
     MatrixPath(),
@@ -134,7 +134,7 @@ def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:
     return tuple(path.name for path in PATHS if _obstacle_on(path, profile) is None)
 
 
-def _obstacle_on(path: Path[Any], profile: DeviceProfile) -> Obstacle | None:
+def _obstacle_on(path: ConvolutionPath[Any], profile: DeviceProfile) -> Obstacle | None:
     """What the path needs and a device lacks: also the trust in its answers."""
     return WRONG_ANSWER if path.name in profile.distrusted_paths else path.obstacle_on(profile)
 

@@ -31,12 +31,12 @@ from dmlvk.planning.quantized_linear_convolution.estimate import PARAMETER_WAITS
 from dmlvk.planning.quantized_linear_convolution.operands import (
     BUFFER_COUNT,
     PARAMETER_FIELDS,
-    Operands,
+    ConvolutionOperands,
     Sources,
     table_bounds,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, ObstacleError, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import reciprocal_of
 from dmlvk.tensor_desc import TensorFlags
@@ -122,7 +122,7 @@ class InputWords:
         return None
 
 
-class DepthwisePath(Path[InputWords]):
+class DepthwisePath(ConvolutionPath[InputWords]):
     """Every output channel sees one input channel: words of four channels or columns, straight from the tensors. On
     every device.
     """
@@ -220,7 +220,7 @@ def _is_prepared(problem: Problem, words: InputWords) -> bool:
     return _outputs(problem.geometry) <= MOST_PREPARED_PLANES
 
 
-def prepared_channels(operands: Operands) -> tuple[View, Dispatch] | None:
+def prepared_channels(operands: ConvolutionOperands) -> tuple[View, Dispatch] | None:
     """Panels of channels in persistent memory, and the dispatch that fills them; None if one dispatch cannot do it.
 
     A panel has rows with a word of each channel, of parameters and of weights. The view has one element, all panels.
@@ -279,9 +279,9 @@ class Tiling:
 class Depthwise:
     """A depthwise convolution to be cut into dispatches."""
 
-    operands: Operands
+    operands: ConvolutionOperands
     words: InputWords
-    # Of the whole convolution: see `Path.longest_seconds`.
+    # Of the whole convolution: see `ConvolutionPath.longest_seconds`.
     longest_seconds: float
     table: View | None  # the table of parameters, if the device multiplies without packed dot products
     # What follows from the filter and the parameters, if it is worked out once. It fits one window.

@@ -24,8 +24,8 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import GENERAL_PATH, SCRATCH, Access, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.operands import ROW_SIZE, Operands, table_bounds
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.operands import ROW_SIZE, ConvolutionOperands, table_bounds
+from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.planning.quantized_linear_convolution.tiles import packs_channels
 
@@ -44,7 +44,7 @@ BEGIN, ADD = 1, 2
 LARGEST_SIZE = 0xFFFF
 
 
-class DirectPath(Path[None]):
+class DirectPath(ConvolutionPath[None]):
     """One output at a time, from the tensors in place: for narrow groups, and for convolutions too large for the other
     paths. It takes every convolution on every device.
     """
@@ -107,10 +107,10 @@ class Direct:
     Boxes of outputs are (image, channel, row, column), those of taps (channel of the group, row, column).
     """
 
-    operands: Operands
+    operands: ConvolutionOperands
     table: View  # the channels' parameters
     is_general: bool  # whether sizes and types are push constants
-    # Of the whole convolution: see `Path.longest_seconds`.
+    # Of the whole convolution: see `ConvolutionPath.longest_seconds`.
     longest_seconds: float
 
     def stages(self) -> list[tuple[Dispatch, ...]]:

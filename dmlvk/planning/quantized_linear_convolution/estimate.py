@@ -34,7 +34,7 @@ FETCHES_OF_A_GROUP = 1.4
 
 
 @dataclass(frozen=True)
-class Work:
+class ProductCost:
     """What a product's kernel does for a convolution."""
 
     workgroups: int

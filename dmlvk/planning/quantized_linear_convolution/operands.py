@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Box, Builder, DispatchBuilder, Range, View, boxes, dense_copy
+from dmlvk.planning.builder import Box, DispatchBuilder, PlanBuilder, Range, View, boxes, dense_copy
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Window
 from dmlvk.tensor_desc import TensorFlags
@@ -36,7 +36,7 @@ PLACES = ("first", "second", "third")
 
 
 def parameter_views(
-    desc: QuantizedLinearConvolutionDesc, builder: Builder, initialization: list[Dispatch]
+    desc: QuantizedLinearConvolutionDesc, builder: PlanBuilder, initialization: list[Dispatch]
 ) -> dict[str, View]:
     """Where the scales, zero points and biases lie, by field; those that are OWNED_BY_DML are copied first.
 
@@ -115,10 +115,10 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class Operands:
+class ConvolutionOperands:
     """A convolution's tensors, and the memory of its plan. A tensor that is added is a field here."""
 
-    builder: Builder  # the limits of windows, and the memory allocated so far
+    builder: PlanBuilder  # the limits of windows, and the memory allocated so far
     # The convolution as the path sees it: it may step over the input, or have joined groups.
     geometry: ConvolutionGeometry
     # Bound tensors, or packed copies of those that are OWNED_BY_DML.
@@ -170,7 +170,7 @@ class Operands:
         return tuple((0, size) for size in (geometry.batch, geometry.output_channels, *geometry.output_size))
 
 
-def parameter_table(operands: Operands) -> tuple[View, list[Dispatch]]:
+def parameter_table(operands: ConvolutionOperands) -> tuple[View, list[Dispatch]]:
     """The table, one row a channel, and the dispatches that fill it.
 
     If all the sources are in persistent memory, the table is too. Its dispatches then belong to the initialization,
@@ -193,7 +193,7 @@ def parameter_table(operands: Operands) -> tuple[View, list[Dispatch]]:
 
 
 def _table_dispatches(
-    operands: Operands, table: View, kernel: str, fields: Sequence[str], specialization: Mapping[str, int]
+    operands: ConvolutionOperands, table: View, kernel: str, fields: Sequence[str], specialization: Mapping[str, int]
 ) -> list[Dispatch]:
     """The dispatches that fill the table from some sources: as few as the windows on these and the table allow."""
     builder, views = operands.builder, operands.parameters.views
@@ -225,7 +225,7 @@ def _table_dispatches(
     return dispatches
 
 
-def gathered_parameters(operands: Operands) -> tuple[Operands, list[Dispatch]]:
+def gathered_parameters(operands: ConvolutionOperands) -> tuple[ConvolutionOperands, list[Dispatch]]:
     """Parameters that each fit one window: in place, or copied to contiguous memory if they lie far apart."""
     builder, channels = operands.builder, operands.geometry.output_channels
     gathered = dict(operands.parameters.views)

@@ -15,7 +15,7 @@ from dmlvk.planning.plan import Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import EFFICIENCY
 from dmlvk.planning.quantized_linear_convolution.operands import table_bounds
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking, PackedInput
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     GROUP,
@@ -23,7 +23,7 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     OPERATIONS_OF_WORD,
     ROW,
     ProductCutter,
-    Shape,
+    ProductShape,
     product_dispatches,
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
@@ -37,16 +37,16 @@ SINGLE_CHANNELS = 8
 FIRST_WAITS = 90
 
 
-def product_shape(path: str, profile: DeviceProfile, geometry: ProductGeometry) -> Shape:
+def product_shape(path: str, profile: DeviceProfile, geometry: ProductGeometry) -> ProductShape:
     """The kernel and tile of a path that the device can run."""
     prefix = "quantized_linear_convolution"
     if path == "float":
         lanes = profile.subgroup_size
-        return Shape(geometry, f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True)
+        return ProductShape(geometry, f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True)
     if profile.device_type is DeviceType.CPU:
-        return Shape(geometry, f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False)
+        return ProductShape(geometry, f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False)
     channels = _tile_channels(profile, geometry)
-    return Shape(geometry, f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False)
+    return ProductShape(geometry, f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False)
 
 
 def _tile_channels(profile: DeviceProfile, geometry: ProductGeometry) -> int:
@@ -60,7 +60,7 @@ def _tile_channels(profile: DeviceProfile, geometry: ProductGeometry) -> int:
 
 
 @dataclass(frozen=True)
-class PackedProductCutter(ProductCutter[Shape]):
+class PackedProductCutter(ProductCutter[ProductShape]):
     """One part's product by dot products or multiplications, with a table of the channels' parameters."""
 
     table: View
@@ -113,7 +113,7 @@ class PackedProductCutter(ProductCutter[Shape]):
         )
 
 
-class PackedProductPath(Path[Shape]):
+class PackedProductPath(ConvolutionPath[ProductShape]):
     """A path that packs both operands and multiplies the packed words."""
 
     # The unit that multiplies, by its name among the `Rates`.
@@ -126,16 +126,16 @@ class PackedProductPath(Path[Shape]):
         words = ChannelWords.of(geometry)
         return obstacle_to_packing(geometry, problem.profile, words.quads, words.per_output)
 
-    def tiles(self, problem: Problem) -> tuple[Shape, ...]:
+    def tiles(self, problem: Problem) -> tuple[ProductShape, ...]:
         # Of equal estimates the first one counts: that of the most channels.
         geometries = [each for each in reversed(problem.product_geometries) if self._obstacle_to(problem, each) is None]
         return tuple(product_shape(self.name, problem.profile, geometry) for geometry in geometries)
 
-    def seconds(self, problem: Problem, tile: Shape) -> float:
+    def seconds(self, problem: Problem, tile: ProductShape) -> float:
         packing = packing_seconds(problem, tile.geometry, ChannelWords.of(tile.geometry).quads)
         return self.kernel_seconds(problem, tile) + rates_of(problem.profile).dispatch + packing
 
-    def kernel_seconds(self, problem: Problem, tile: Shape) -> float:
+    def kernel_seconds(self, problem: Problem, tile: ProductShape) -> float:
         geometry, rates = tile.geometry, rates_of(problem.profile)
         words = ChannelWords.of(geometry).per_output
         outputs = tile.padded_outputs(geometry.batch * math.prod(geometry.output_size))
@@ -147,7 +147,7 @@ class PackedProductPath(Path[Shape]):
         waits = FIRST_WAITS + words
         return rates.seconds(1, waits, operations / (share * getattr(rates, self.unit)) + outputs / rates.last_step)
 
-    def plan(self, problem: Problem, tile: Shape) -> Plan:
+    def plan(self, problem: Problem, tile: ProductShape) -> Plan:
         geometry = tile.geometry
         stages = Stages(problem, geometry, ("input",))
         table = stages.parameter_table()

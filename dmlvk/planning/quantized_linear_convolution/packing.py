@@ -26,7 +26,7 @@ from dmlvk.planning.builder import (
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import PERSISTENT, Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution.operands import Operands
+from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
 from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 
 UNSIGNED_FLIP = 0x80
@@ -114,7 +114,7 @@ Phases: TypeAlias = tuple[list[Dispatch], list[Dispatch]]
 
 
 def pack_filter(
-    operands: Operands, is_owned: bool, width: int, packing: FilterPacking
+    operands: ConvolutionOperands, is_owned: bool, width: int, packing: FilterPacking
 ) -> tuple[PackedFilter, Phases, Phases]:
     """The packed filter, in panels of `width` channels, what runs once, and what runs at each execution.
 
@@ -153,12 +153,14 @@ def pack_filter(
     return (packed, (before, dispatches), ([], [])) if is_owned else (packed, (kept, []), (before, dispatches))
 
 
-def _filters(operands: Operands, packed: PackedFilter, panels: Range) -> Box:
+def _filters(operands: ConvolutionOperands, packed: PackedFilter, panels: Range) -> Box:
     """The box of the filter that some panels hold."""
     return packed.channels(panels), *((0, size) for size in operands.geometry.filter_sizes[1:])
 
 
-def _pack_filter_dispatch(operands: Operands, packing: FilterPacking, packed: PackedFilter, panels: Range) -> Dispatch:
+def _pack_filter_dispatch(
+    operands: ConvolutionOperands, packing: FilterPacking, packed: PackedFilter, panels: Range
+) -> Dispatch:
     geometry, joined, channels_of_group = operands.geometry, joined_groups(operands.geometry), packed.channels_of_group
     # Only between joined groups.
     zero_point = operands.parameters.views.get("filter_zero_point_tensor") if joined > 1 else None
@@ -211,7 +213,7 @@ def with_parameters(packing: FilterPacking) -> FilterPacking:
     return replace(packing, rows_after=PREPARED_ROWS)
 
 
-def channel_parameters(operands: Operands, packed: PackedFilter) -> list[Dispatch]:
+def channel_parameters(operands: ConvolutionOperands, packed: PackedFilter) -> list[Dispatch]:
     """Dispatches that work the parameters out, after the filter is packed. Each source fits one window."""
     builder, geometry, sources = operands.builder, operands.geometry, operands.parameters
 
@@ -330,7 +332,7 @@ def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int, cha
     return [part(box) for box in boxes(whole, lambda box: None if part(box).size <= size_limit else outermost(box))]
 
 
-def pack_input(operands: Operands, part: PackedInput) -> list[Dispatch]:
+def pack_input(operands: ConvolutionOperands, part: PackedInput) -> list[Dispatch]:
     """Dispatches that fill one part.
 
     Boxes are (image, quad of any group, row, column, channel of a quad) of the part.
@@ -352,7 +354,7 @@ def pack_input(operands: Operands, part: PackedInput) -> list[Dispatch]:
     return [_pack_input_dispatch(operands, part, box) for box in boxes(everything, cut)]
 
 
-def _pack_input_dispatch(operands: Operands, part: PackedInput, box: Box) -> Dispatch:
+def _pack_input_dispatch(operands: ConvolutionOperands, part: PackedInput, box: Box) -> Dispatch:
     builder, geometry, source = operands.builder, operands.geometry, operands.input
     zero_point, seen = operands.parameters.views.get("input_zero_point_tensor"), part.seen(geometry, box)
     images, quads, rows, columns, lanes = sizes_of(box)
@@ -408,7 +410,7 @@ def _pack_input_dispatch(operands: Operands, part: PackedInput, box: Box) -> Dis
     return dispatch.finish(constants, builder.grid(count), seconds=seconds, bytes_moved=8 * words * count)
 
 
-def channels_last(operands: Operands, size_limit: int) -> tuple[View, Dispatch] | None:
+def channels_last(operands: ConvolutionOperands, size_limit: int) -> tuple[View, Dispatch] | None:
     """The copy and the dispatch that makes it; None if one dispatch cannot make it.
 
     Whole planes are moved by words, four pixels at a time. Other planes are moved by bytes, for example those that a

@@ -13,10 +13,10 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError, shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Builder, View
+from dmlvk.planning.builder import PlanBuilder, View
 from dmlvk.planning.device_rates import longest
 from dmlvk.planning.plan import Plan
-from dmlvk.planning.quantized_linear_convolution.operands import Operands, Sources
+from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands, Sources
 from dmlvk.planning.quantized_linear_convolution.product_geometry import (
     ProductGeometry,
     folded_geometry,
@@ -29,7 +29,7 @@ OPERATOR = QuantizedLinearConvolutionDesc.operator_name
 DATA_FIELDS = ("input_tensor", "output_tensor")
 DATA = ("input", "filter", "output")
 
-Tile = TypeVar("Tile")
+AnyTile = TypeVar("AnyTile")
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,14 @@ class Problem:
         """The convolution as the descriptor states it."""
         return self.desc.geometry
 
-    def operands(self, geometry: ConvolutionGeometry) -> Operands:
+    def operands(self, geometry: ConvolutionGeometry) -> ConvolutionOperands:
         """The data tensors as they are bound, without parameters."""
         strides = (geometry.input_strides, geometry.filter_strides, geometry.output_strides)
         source, filters, output = (View(f"{n}_tensor", 0, 1, each) for n, each in zip(DATA, strides, strict=True))
         parameters = Sources.of(self.desc, {})
-        return Operands(Builder(self.profile, self.offsets), geometry, source, filters, output, parameters)
+        return ConvolutionOperands(
+            PlanBuilder(self.profile, self.offsets), geometry, source, filters, output, parameters
+        )
 
     @cached_property
     def has_owned_constants(self) -> bool:
@@ -91,12 +93,14 @@ class Problem:
         if zero_point is not None:
             stride = self.desc.channel_stride("filter_zero_point_tensor")
             view = View("filter_zero_point_tensor", 0, 1, (stride,))
-            if not Builder(self.profile, self.offsets).fits(view.tensor, view.bounds([(0, folded.output_channels)])):
+            if not PlanBuilder(self.profile, self.offsets).fits(
+                view.tensor, view.bounds([(0, folded.output_channels)])
+            ):
                 return (folded,)
         return tuple(folded.with_joined(count) for count in joinable_counts(folded))
 
 
-class Path(ABC, Generic[Tile]):
+class ConvolutionPath(ABC, Generic[AnyTile]):
     """One way to run a convolution. A path is stateless; all paths give the same bits."""
 
     name: ClassVar[str]
@@ -114,14 +118,14 @@ class Path(ABC, Generic[Tile]):
         return None
 
     @abstractmethod
-    def tiles(self, problem: Problem) -> Sequence[Tile]:
+    def tiles(self, problem: Problem) -> Sequence[AnyTile]:
         """The tiles that the path offers for a convolution; none if it cannot take it."""
 
     @abstractmethod
-    def kernel_seconds(self, problem: Problem, tile: Tile) -> float:
+    def kernel_seconds(self, problem: Problem, tile: AnyTile) -> float:
         """An estimate of the time of the path's own kernel, for the whole convolution."""
 
-    def seconds(self, problem: Problem, tile: Tile) -> float:
+    def seconds(self, problem: Problem, tile: AnyTile) -> float:
         """An estimate of the convolution's time on such a device, including the preparation of its input.
 
         The planner takes the path, and the tile, with the least. `python -m bench.paths` holds the estimates against
@@ -129,7 +133,7 @@ class Path(ABC, Generic[Tile]):
         """
         return self.kernel_seconds(problem, tile)
 
-    def longest_seconds(self, problem: Problem, tile: Tile) -> float:
+    def longest_seconds(self, problem: Problem, tile: AnyTile) -> float:
         """The estimate for the path's own kernel as the slowest device of its kind would have it.
 
         Each of the kernel's dispatches has its share of it: see `Dispatch.seconds`.
@@ -137,7 +141,7 @@ class Path(ABC, Generic[Tile]):
         return longest(problem.profile, self.kernel_seconds(problem, tile))
 
     @abstractmethod
-    def plan(self, problem: Problem, tile: Tile) -> Plan:
+    def plan(self, problem: Problem, tile: AnyTile) -> Plan:
         """The plan of the convolution.
 
         Raises
@@ -146,7 +150,7 @@ class Path(ABC, Generic[Tile]):
             No window holds all that a part of the convolution needs.
         """
 
-    def named_tile(self, problem: Problem, offered: Tile, name: str) -> Tile:
+    def named_tile(self, problem: Problem, offered: AnyTile, name: str) -> AnyTile:
         """The tile with a name, for as many joined groups as the offered tile has.
 
         Raises
@@ -160,7 +164,7 @@ class Path(ABC, Generic[Tile]):
         """The names of the tiles that are worth a measurement; `named_tile` refuses those that are not possible."""
         return ()
 
-    def with_parts(self, tile: Tile, parts: int) -> Tile:
+    def with_parts(self, tile: AnyTile, parts: int) -> AnyTile:
         """A tile whose K is shared by a number of workgroups, some of which may have nothing to do.
 
         Raises
@@ -172,15 +176,15 @@ class Path(ABC, Generic[Tile]):
 
 
 @dataclass(frozen=True)
-class Offer(Generic[Tile]):
+class Offer(Generic[AnyTile]):
     """A path that can take a convolution, with its best tile."""
 
-    path: Path[Tile]
-    tile: Tile
+    path: ConvolutionPath[AnyTile]
+    tile: AnyTile
     seconds: float  # the estimated time
 
     @classmethod
-    def of(cls, path: Path[Tile], problem: Problem) -> Offer[Tile] | None:
+    def of(cls, path: ConvolutionPath[AnyTile], problem: Problem) -> Offer[AnyTile] | None:
         """The path's best offer for a convolution; None if it cannot take it."""
         offers = [cls(path, tile, path.seconds(problem, tile)) for tile in path.tiles(problem)]
         return min(offers, key=attrgetter("seconds"), default=None)
@@ -191,6 +195,6 @@ class Offer(Generic[Tile]):
         Raises
         ------
         ObstacleError
-            As `Path.plan`.
+            As `ConvolutionPath.plan`.
         """
         return replace(self.path.plan(problem, self.tile), seconds=self.seconds)

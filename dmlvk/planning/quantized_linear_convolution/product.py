@@ -12,7 +12,7 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, boxes, largest, reach, sizes_of
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution.operands import Operands
+from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
 from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter, PackedInput
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 
@@ -25,7 +25,7 @@ OPERATIONS_OF_WORD = 8
 
 
 @dataclass(frozen=True)
-class Shape:
+class ProductShape:
     """How a product kernel cuts its work."""
 
     geometry: ProductGeometry  # the convolution, with joined groups or without
@@ -68,18 +68,18 @@ def product_dispatches(cutter: ProductCutter[Any]) -> list[Dispatch]:
 IMAGE, ROW, GROUP, PANEL, COLUMN, CHANNEL = range(6)
 
 
-AnyShape = TypeVar("AnyShape", bound=Shape)
+AnyShape = TypeVar("AnyShape", bound=ProductShape)
 
 
 @dataclass(frozen=True)
 class ProductCutter(ABC, Generic[AnyShape]):
     """One part's product, to be cut into dispatches."""
 
-    operands: Operands
+    operands: ConvolutionOperands
     shape: AnyShape
     packed_filter: PackedFilter
     part: PackedInput
-    # Of the whole convolution: see `Path.longest_seconds`.
+    # Of the whole convolution: see `ConvolutionPath.longest_seconds`.
     longest_seconds: float
 
     @property

@@ -172,7 +172,7 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
 
         def seconds(tile: Tile) -> float:
             shape = SplitKShape.of(rules, tile, geometry)
-            return shape.work(self.pixels(geometry)).seconds(rates, self.unit(profile))
+            return shape.cost(self.pixels(geometry)).seconds(rates, self.unit(profile))
 
         tile = min(rules.possible(split), key=seconds)
         tiles, steps = tile.count(geometry), -(-k_bytes // (tile.step * tile.splits))

@@ -8,7 +8,7 @@ from typing import Any
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Builder, View, dense_copy
+from dmlvk.planning.builder import PlanBuilder, View, dense_copy
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.operands import (
@@ -159,7 +159,7 @@ class Stages:
         )
 
 
-def part_limit(builder: Builder, other_size: int) -> int:
+def part_limit(builder: PlanBuilder, other_size: int) -> int:
     """Bytes that a packed part of the input may take. There are two parts at a time."""
     room = (_scratch_limit(builder.profile) - other_size) // 2 - REGION_ALIGNMENT
     return max(0, min(builder.window_limit, room, LARGEST_PART))
@@ -183,7 +183,7 @@ def obstacle_to_packing(
             "words of four taps that an output sums up in 32 bits", words.per_output, _most(LARGEST_WORD_COUNT)
         )
     # The widest panels bound the filter's size on every path.
-    builder = Builder(profile, {})
+    builder = PlanBuilder(profile, {})
     filter_size = (
         PackedFilter.size_of(geometry, WIDEST_PANEL, filter_words) + geometry.output_channels * geometry.tap_count
     )

@@ -16,7 +16,7 @@ from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import CLEAN, Access, Dispatch
-from dmlvk.planning.quantized_linear_convolution.operands import Operands
+from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, PackedInput
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError
 from dmlvk.planning.quantized_linear_convolution.product import COLUMN, GROUP, IMAGE, ROW, ProductCutter
@@ -55,7 +55,7 @@ WORKGROUPS_AT_A_TIME = 396
 SUMS_OF_SMALL_TILES = 64
 
 
-def fetch_in_place(operands: Operands, shape: TiledShape, plane_seconds: float) -> int | None:
+def fetch_in_place(operands: ConvolutionOperands, shape: TiledShape, plane_seconds: float) -> int | None:
     """How the kernel can read the input in place; None if the input has to be packed first.
 
     Words need runs of one tap each: a row of taps may reach over the border. Planes stay whole, but larger work is cut.

@@ -13,9 +13,9 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import View
 from dmlvk.planning.device_rates import longest, rates_of
 from dmlvk.planning.plan import Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.operands import Operands
+from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
 from dmlvk.planning.quantized_linear_convolution.packing import PackedInput, channels_last, with_parameters
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError, Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, ObstacleError, Problem
 from dmlvk.planning.quantized_linear_convolution.product import product_dispatches
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, obstacle_to_packing, packing_seconds, part_limit
@@ -30,7 +30,7 @@ from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import (
 from dmlvk.planning.quantized_linear_convolution.tiles import AnyTiledShape, Tile, TiledShape, TileRules
 
 
-class TiledPath(Path[AnyTiledShape]):
+class TiledPath(ConvolutionPath[AnyTiledShape]):
     """A path of the product by vectors of K. It reads its input in place if the input's layout allows that.
 
     A path says which tiles its kernel can have (`rules`) and which ones it prefers for a convolution (`preferred`). The
@@ -119,11 +119,11 @@ class TiledPath(Path[AnyTiledShape]):
         if not problem.has_owned_constants:
             turns = LARGEST_TURNS if self.takes_turns else 1
             rounds = math.ceil(tile.tile.count(tile.geometry) / (turns * rates.processors))
-        seconds = tile.work(self.pixels(tile.geometry), rounds).seconds(rates, self.unit(problem.profile))
+        seconds = tile.cost(self.pixels(tile.geometry), rounds).seconds(rates, self.unit(problem.profile))
         # Parts of K add their sums in memory, which takes as long as a dispatch.
         return seconds + (rates.dispatch if tile.tile.parts > 1 else 0)
 
-    def _fetch(self, operands: Operands, tile: AnyTiledShape, longest_seconds: float) -> int | None:
+    def _fetch(self, operands: ConvolutionOperands, tile: AnyTiledShape, longest_seconds: float) -> int | None:
         """How the kernel can read the input in place; None if the input has to be packed first."""
         pixels = self.pixels(tile.geometry)
         outputs_of_plane = tile.outputs_of_panels(1, 1, pixels // tile.geometry.batch)

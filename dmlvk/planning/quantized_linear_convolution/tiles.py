@@ -17,11 +17,11 @@ from dmlvk.planning.quantized_linear_convolution.estimate import (
     FETCHES_OF_A_BYTE,
     FETCHES_OF_A_GROUP,
     STORES_OF_A_BYTE,
-    Work,
+    ProductCost,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle
-from dmlvk.planning.quantized_linear_convolution.product import Shape
+from dmlvk.planning.quantized_linear_convolution.product import ProductShape
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups
 
 KERNEL = "quantized_linear_convolution/matrix"
@@ -215,7 +215,7 @@ AnyTiledShape = TypeVar("AnyTiledShape", bound="TiledShape")
 
 
 @dataclass(frozen=True)
-class TiledShape(Shape):
+class TiledShape(ProductShape):
     """A convolution by tiles of a kernel, with the kernel's rules."""
 
     rules: TileRules
@@ -247,7 +247,7 @@ class TiledShape(Shape):
         """The number of steps of K."""
         return -(-runs.size // self.tile.step)
 
-    def work(self, pixels: int, parameter_rounds: int = 0) -> Work:
+    def cost(self, pixels: int, parameter_rounds: int = 0) -> ProductCost:
         """What the kernel does for some pixels, as it counts them."""
         geometry, tile = self.geometry, self.tile
         outputs = self.padded_outputs(pixels)
@@ -256,7 +256,7 @@ class TiledShape(Shape):
         moved += geometry.output_channels * math.prod(geometry.output_size)
         single = FETCHES_OF_A_BYTE if self.reads_single_bytes else 1
         of_group = FETCHES_OF_A_GROUP if has_groups(geometry) and self.fetches_parts_of_lines else 1
-        return Work(
+        return ProductCost(
             workgroups=workgroups,
             products=2 * outputs * self.runs.size,
             fetched=single * of_group * workgroups * self.fetched_bytes,

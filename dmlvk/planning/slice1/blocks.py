@@ -12,9 +12,9 @@ from dmlvk.planning.slice1.path import (
     LINE_SIZE,
     QUICK_DIVISION,
     SECTOR_SIZE,
-    Offer,
-    Path,
-    Work,
+    Candidate,
+    CopyCost,
+    CopyPath,
     division,
     loops_of,
     sectors_of_box,
@@ -34,14 +34,14 @@ ROW_OF_A_BLOCK = 110
 ELEMENT_OF_A_BLOCK = 28
 
 
-class BlocksPath(Path):
+class BlocksPath(CopyPath):
     """Each invocation writes one 16-byte block of the output and reads the elements for it. For any layout."""
 
     name = BLOCKS
 
-    def offer(self, piece: LoopNest, profile: DeviceProfile) -> Offer:
+    def candidate(self, piece: LoopNest, profile: DeviceProfile) -> Candidate:
         specialization = {"ROW_STEP": row_step(piece) & 0xFFFFFFFF}
-        return Offer(_work(piece, workgroup_size(profile)), PieceArguments(specialization=specialization))
+        return Candidate(_cost(piece, workgroup_size(profile)), PieceArguments(specialization=specialization))
 
 
 def row_step(piece: LoopNest) -> int:
@@ -52,7 +52,7 @@ def row_step(piece: LoopNest) -> int:
     return step if abs(step) == 1 or (abs(step) == 2 and piece.operands[0].element_size < 4) else 0
 
 
-def _work(piece: LoopNest, workgroup: int) -> Work:
+def _cost(piece: LoopNest, workgroup: int) -> CopyCost:
     element_size, step = piece.operands[0].element_size, row_step(piece)
     loops = loops_of(piece)
     row = loops[0].size if piece.run_rank else 1
@@ -77,7 +77,7 @@ def _work(piece: LoopNest, workgroup: int) -> Work:
         instructions += across * (BLOCK_ACROSS_ROWS + rows_of_block * of_row)
     instructions += count * max(0, len(loops) - 1) * (division(piece) - QUICK_DIVISION)
     written = count if not piece.run_rank else piece.element_count * element_size / SECTOR_SIZE
-    return Work(written + _sectors_read(piece, workgroup), instructions, lines)
+    return CopyCost(written + _sectors_read(piece, workgroup), instructions, lines)
 
 
 def _sectors_read(piece: LoopNest, workgroup: int) -> float:

@@ -12,8 +12,8 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.data_movement import NO_DIMENSION, PieceArguments
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.grid import workgroup_size
-from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Operand, simplified
-from dmlvk.planning.slice1.path import SECTOR_SIZE, Loop, Offer, Path, Work, loops_of, sectors_of_box
+from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, LoopOperand, simplified
+from dmlvk.planning.slice1.path import SECTOR_SIZE, Candidate, CopyCost, CopyPath, Loop, loops_of, sectors_of_box
 
 WORD_SIZE = 4
 
@@ -211,7 +211,7 @@ class Boxes:
         elements = max(1, WORD_SIZE // self.element_size)
         return (self.row_length + (0 if self.rows_are_whole else 2 * (elements - 1))) // elements
 
-    def work(self, workgroup: int) -> Work:
+    def cost(self, workgroup: int) -> CopyCost:
         """What a device does."""
         full = math.prod(self.extents)
         boxes = self.nest.element_count / full
@@ -224,10 +224,10 @@ class Boxes:
         instructions = float(math.prod(self.counts) * workgroup * INVOCATION)
         instructions += boxes * (max(self.vectors, workgroup) * VECTOR + places * PLACE + units * of_unit)
         sectors = sectors_of_box(self.nest, 0, self.extents) + sectors_of_box(self.nest, 1, self.extents)
-        return Work(WAITING * sectors, instructions)
+        return CopyCost(WAITING * sectors, instructions)
 
 
-class BoxesPath(Path):
+class BoxesPath(CopyPath):
     """Workgroups move boxes by way of shared memory: long pieces of the output and of the input alike."""
 
     name = "boxes"
@@ -237,26 +237,26 @@ class BoxesPath(Path):
             return math.inf
         return super().seconds(piece, profile)
 
-    def offer(self, piece: LoopNest, profile: DeviceProfile) -> Offer | None:
+    def candidate(self, piece: LoopNest, profile: DeviceProfile) -> Candidate | None:
         if piece.run_rank == 0:
             return None
         is_large = profile.limits.max_compute_shared_memory_size >= ENOUGH_SHARED_MEMORY
         room = LARGE if is_large else SMALL
         best = _best(piece.dimensions, piece.operands, room, workgroup_size(profile), rates_of(profile))
-        return None if best is None else Offer(best[0], _arguments(best[1], room))
+        return None if best is None else Candidate(best[0], _arguments(best[1], room))
 
 
 @lru_cache(maxsize=256)
 def _best(
-    dimensions: tuple[Dimension, ...], operands: tuple[Operand, ...], room: Room, workgroup: int, rates: Rates
-) -> tuple[Work, Boxes] | None:
+    dimensions: tuple[Dimension, ...], operands: tuple[LoopOperand, ...], room: Room, workgroup: int, rates: Rates
+) -> tuple[CopyCost, Boxes] | None:
     """The box of a piece with the least estimated time. It is asked for twice: for the path, and for its arguments."""
     piece = LoopNest(dimensions, operands)
     vectors = piece.element_count * operands[0].element_size / BLOCK_SIZE
     enough = max(LEAST_VECTORS, int(vectors / (rates.processors * BOXES_PER_PROCESSOR)))
     found = boxes(with_larger_elements(piece), replace(room, vectors=min(room.vectors, enough)))
-    works = ((box.work(workgroup), box) for box in found)
-    return min(works, key=lambda pair: pair[0].seconds(rates), default=None)
+    costs = ((box.cost(workgroup), box) for box in found)
+    return min(costs, key=lambda pair: pair[0].seconds(rates), default=None)
 
 
 def with_larger_elements(nest: LoopNest) -> LoopNest:

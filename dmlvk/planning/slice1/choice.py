@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import Slice1Desc, SliceDesc
 from dmlvk.planning.data_movement import PieceArguments, plan_data_movement
-from dmlvk.planning.loop_nest import Dimension, LoopNest, Operand, simplified, widened
+from dmlvk.planning.loop_nest import Dimension, LoopNest, LoopOperand, simplified, widened
 from dmlvk.planning.plan import Plan, require_path
 from dmlvk.planning.slice1.blocks import BlocksPath
 from dmlvk.planning.slice1.boxes import BoxesPath
-from dmlvk.planning.slice1.path import Path
+from dmlvk.planning.slice1.path import CopyPath
 from dmlvk.planning.slice1.tiles import TilesPath
 
 # The first takes every piece.
 EVERY_PIECE = BlocksPath()
-PATHS: tuple[Path, ...] = (EVERY_PIECE, TilesPath(), BoxesPath())
+PATHS: tuple[CopyPath, ...] = (EVERY_PIECE, TilesPath(), BoxesPath())
 PATH_NAMES = tuple(path.name for path in PATHS)
 # A path has to take so much less than those before it: estimates are no better than that.
 GAIN = 0.95
@@ -43,8 +43,8 @@ def plan_slice1(
     chosen = cheapest(nest, profile) if path is None else next(each for each in PATHS if each.name == path)
 
     def arguments(piece: LoopNest) -> PieceArguments:
-        offer = chosen.offer(piece, profile) or EVERY_PIECE.offer(piece, profile)
-        return offer.arguments
+        candidate = chosen.candidate(piece, profile) or EVERY_PIECE.candidate(piece, profile)
+        return candidate.arguments
 
     return plan_data_movement("slice1/blocks", nest, profile, arguments, offsets=offsets, path=chosen.name)
 
@@ -64,13 +64,13 @@ def nest_of(desc: Slice1Desc | SliceDesc) -> LoopNest:
         )
     )
     element_size = desc.output_tensor.data_type.size_in_bytes
-    operands = (Operand("output_tensor", element_size), Operand("input_tensor", element_size, source_start))
+    operands = (LoopOperand("output_tensor", element_size), LoopOperand("input_tensor", element_size, source_start))
     return widened(simplified(LoopNest(dimensions, operands)))
 
 
-def cheapest(nest: LoopNest, profile: DeviceProfile) -> Path:
+def cheapest(nest: LoopNest, profile: DeviceProfile) -> CopyPath:
     """The path with the least estimated time. On a CPU, shared memory and barriers only cost time."""
-    best: Path = EVERY_PIECE
+    best: CopyPath = EVERY_PIECE
     if profile.device_type is DeviceType.CPU:
         return best
     least = best.seconds(nest, profile)

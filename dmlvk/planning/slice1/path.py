@@ -30,7 +30,7 @@ POWER = 4
 
 
 @dataclass(frozen=True)
-class Work:
+class CopyCost:
     """What a device does for a piece.
 
     Attributes
@@ -58,26 +58,26 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Offer:
+class Candidate:
     """How a path runs a piece, and what that costs."""
 
-    work: Work
+    cost: CopyCost
     arguments: PieceArguments
 
 
-class Path(ABC):
+class CopyPath(ABC):
     """One way to run the copy. A path is stateless; all paths give the same bits."""
 
     name: ClassVar[str]
 
     @abstractmethod
-    def offer(self, piece: LoopNest, profile: DeviceProfile) -> Offer | None:
+    def candidate(self, piece: LoopNest, profile: DeviceProfile) -> Candidate | None:
         """How the path runs a piece on a device; None if the piece does not suit it."""
 
     def seconds(self, piece: LoopNest, profile: DeviceProfile) -> float:
         """An estimate of the time of a piece; infinite if the piece does not suit the path."""
-        offer = self.offer(piece, profile)
-        return math.inf if offer is None else offer.work.seconds(rates_of(profile))
+        candidate = self.candidate(piece, profile)
+        return math.inf if candidate is None else candidate.cost.seconds(rates_of(profile))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,16 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.data_movement import PieceArguments
 from dmlvk.planning.grid import workgroup_size
 from dmlvk.planning.loop_nest import BLOCK_SIZE, LoopNest
-from dmlvk.planning.slice1.path import SECTOR_SIZE, Loop, Offer, Path, Work, division, loops_of, sectors_of_box
+from dmlvk.planning.slice1.path import (
+    SECTOR_SIZE,
+    Candidate,
+    CopyCost,
+    CopyPath,
+    Loop,
+    division,
+    loops_of,
+    sectors_of_box,
+)
 
 # Elements of a tile along the output and across it, by the bytes of an element: 4 to 8 KiB of shared memory. Large
 # tiles take up to 21 KiB, on devices with more than the 16 KiB that Vulkan requires.
@@ -52,12 +61,12 @@ class Sides:
     column_size: int
 
 
-class TilesPath(Path):
+class TilesPath(CopyPath):
     """If rows of the output are columns of the input, workgroups transpose tiles in shared memory."""
 
     name = "tiles"
 
-    def offer(self, piece: LoopNest, profile: DeviceProfile) -> Offer | None:
+    def candidate(self, piece: LoopNest, profile: DeviceProfile) -> Candidate | None:
         sides = sides_of(piece)
         return None if sides is None else _tiles(piece, sides, profile)
 
@@ -104,7 +113,7 @@ def _fill_sectors(loops: Sequence[Loop], sides: Sides, element_size: int) -> boo
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _TileExtents:
     """Elements of a tile along a row and across it, and the rows that it reads besides."""
 
     rows: int
@@ -117,7 +126,7 @@ class _Shape:
         return rows * (self.columns * element_size // 4 + 1) + rows * element_size // BLOCK_SIZE + 1
 
 
-def _shape(sides: Sides, element_size: int, largest_lead: int, extra_rows: int, profile: DeviceProfile) -> _Shape:
+def _shape(sides: Sides, element_size: int, largest_lead: int, extra_rows: int, profile: DeviceProfile) -> _TileExtents:
     """The shape of tiles: of a side that is short, no more than it has, and more of the other one."""
     is_large = profile.limits.max_compute_shared_memory_size >= ENOUGH_SHARED_MEMORY
     most_words = LARGE_TILE_WORDS if is_large else TILE_WORDS
@@ -127,12 +136,15 @@ def _shape(sides: Sides, element_size: int, largest_lead: int, extra_rows: int, 
         rows, columns = 2 * rows, columns // 2
     while rows // 2 >= max(largest_lead + sides.row_size, per_block):
         rows //= 2
-        if columns < sides.column_size and _Shape(rows, 2 * columns, extra_rows).words(element_size) <= most_words:
+        if (
+            columns < sides.column_size
+            and _TileExtents(rows, 2 * columns, extra_rows).words(element_size) <= most_words
+        ):
             columns *= 2
-    return _Shape(rows, columns, extra_rows)
+    return _TileExtents(rows, columns, extra_rows)
 
 
-def _tiles(piece: LoopNest, sides: Sides, profile: DeviceProfile) -> Offer:
+def _tiles(piece: LoopNest, sides: Sides, profile: DeviceProfile) -> Candidate:
     element_size = piece.operands[0].element_size
     per_block = BLOCK_SIZE // element_size
     # Windows begin at whole blocks, so rows have the same places within a block as in the tensor.
@@ -156,10 +168,10 @@ def _tiles(piece: LoopNest, sides: Sides, profile: DeviceProfile) -> Offer:
         group_count=tile_count,
         divisors=(tiles_across, tiles_along),
     )
-    return Offer(_work(piece, sides, shape, tile_count, workgroup_size(profile)), arguments)
+    return Candidate(_cost(piece, sides, shape, tile_count, workgroup_size(profile)), arguments)
 
 
-def _work(piece: LoopNest, sides: Sides, shape: _Shape, tile_count: int, workgroup: int) -> Work:
+def _cost(piece: LoopNest, sides: Sides, shape: _TileExtents, tile_count: int, workgroup: int) -> CopyCost:
     element_size, loops = piece.operands[0].element_size, loops_of(piece)
     per_block = BLOCK_SIZE // element_size
     starts = [piece.operands[1].start, sides.column_size]
@@ -181,4 +193,4 @@ def _work(piece: LoopNest, sides: Sides, shape: _Shape, tile_count: int, workgro
             extents[k] = min(loops[k].size, left)
             left = -(-left // loops[k].size)
     read_sectors = sectors_of_box(piece, 1, extents) * (1.0 if is_whole else WAITING)
-    return Work(read_sectors + sectors_of_box(piece, 0, extents), tile_count * float(instructions))
+    return CopyCost(read_sectors + sectors_of_box(piece, 0, extents), tile_count * float(instructions))

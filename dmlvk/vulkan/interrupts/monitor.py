@@ -19,7 +19,7 @@ from dmlvk.errors import ReentryError
 from dmlvk.vulkan.interrupts.availability import Availability
 from dmlvk.vulkan.interrupts.locks import RLock
 
-Result = TypeVar("Result")
+AnyResult = TypeVar("AnyResult")
 
 
 def reentered() -> ReentryError:
@@ -62,7 +62,7 @@ class Monitor:
         """Whether this thread is in the middle of a change."""
         return self.lock._is_owned()
 
-    def run(self, change: Callable[..., Result], *arguments: Any) -> Result:
+    def run(self, change: Callable[..., AnyResult], *arguments: Any) -> AnyResult:
         """Call a function that changes the state, while no other thread does.
 
         Raises
@@ -76,7 +76,7 @@ class Monitor:
         # In one line: an exception between two lines would leave the lock taken and nothing to release it.
         with lock: return self.inside(change, *arguments)  # noqa: E701  # fmt: skip
 
-    def inside(self, change: Callable[..., Result], *arguments: Any) -> Result:
+    def inside(self, change: Callable[..., AnyResult], *arguments: Any) -> AnyResult:
         """As `run`, for a caller that holds the lock by `with` in one line."""
         availability = self._availability
         if availability is not None and not availability.is_usable:

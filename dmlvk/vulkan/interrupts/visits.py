@@ -13,7 +13,7 @@ from dmlvk.vulkan.interrupts.availability import Availability
 from dmlvk.vulkan.interrupts.locks import Lock
 from dmlvk.vulkan.interrupts.monitor import reentered
 
-Result = TypeVar("Result")
+AnyResult = TypeVar("AnyResult")
 
 POLL_SECONDS = 0.001
 
@@ -49,7 +49,7 @@ class Visits:
         """Let closing the device know a visit, before the first use of the visit."""
         self._all.add(ref(visit, self._all.discard))
 
-    def during(self, use: Callable[..., Result], *arguments: Any) -> Result:
+    def during(self, use: Callable[..., AnyResult], *arguments: Any) -> AnyResult:
         """Call a function, and keep the device open until it returns.
 
         Raises
@@ -67,7 +67,7 @@ class Visits:
         self._free.append(visit)  # an exception before this line drops the visit
         return result
 
-    def _inside(self, use: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+    def _inside(self, use: Callable[..., AnyResult], arguments: tuple[Any, ...]) -> AnyResult:
         # Asked with the lock held: closing first marks the device as closed, and then looks at the locks.
         self._availability.require_open()
         return use(*arguments)

@@ -15,7 +15,7 @@ from dmlvk.planning.device_rates import LARGE_GPU, rates_of
 from dmlvk.planning.plan import NO_OFFSETS
 from dmlvk.planning.quantized_linear_convolution import path as paths
 from dmlvk.planning.quantized_linear_convolution.direct import DirectPath
-from dmlvk.planning.quantized_linear_convolution.estimate import CACHED, EFFICIENCY, FETCHES, Work
+from dmlvk.planning.quantized_linear_convolution.estimate import CACHED, EFFICIENCY, FETCHES, ProductCost
 from dmlvk.planning.quantized_linear_convolution.halo import FETCHES_OF_A_POSITION, HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.path import Offer, Problem
@@ -44,14 +44,16 @@ def layer(
     )
 
 
-def seconds(path: paths.Path[Any], desc: QuantizedLinearConvolutionDesc) -> float:
+def seconds(path: paths.ConvolutionPath[Any], desc: QuantizedLinearConvolutionDesc) -> float:
     offer = Offer.of(path, Problem(desc, H200, NO_OFFSETS))
     assert offer is not None
     return offer.seconds
 
 
 @pytest.mark.parametrize(("path", "kernel", "size"), [(MatrixPath(), 3, 55), (SplitKPath(), 1, 13)])
-def test_planes_that_are_no_whole_words_are_stored_byte_by_byte(path: paths.Path[Any], kernel: int, size: int) -> None:
+def test_planes_that_are_no_whole_words_are_stored_byte_by_byte(
+    path: paths.ConvolutionPath[Any], kernel: int, size: int
+) -> None:
     """Of three by three taps, `matrix` has either input copied first."""
     ragged, whole = (
         seconds(path, layer(64, 64, (each, each), 256, kernel, in_rows=False)) / each**2 for each in (size, size + 1)
@@ -60,7 +62,7 @@ def test_planes_that_are_no_whole_words_are_stored_byte_by_byte(path: paths.Path
 
 
 @pytest.mark.parametrize("path", [MatrixPath(), SplitKPath()])
-def test_channels_that_are_no_whole_words_are_stored_byte_by_byte(path: paths.Path[Any]) -> None:
+def test_channels_that_are_no_whole_words_are_stored_byte_by_byte(path: paths.ConvolutionPath[Any]) -> None:
     ragged, whole = (layer(8, 256, (26, 26), filters, 1) for filters in (255, 256))
     assert seconds(path, ragged) > seconds(path, whole)
 
@@ -94,13 +96,15 @@ def test_outputs_of_the_direct_kernel_are_counted_as_it_computes_them() -> None:
 
 
 def test_what_caches_do_not_hold_is_moved() -> None:
-    held, more = (Work(132, 0, 0, 132 * CACHED + bytes_, 0, 0).seconds(LARGE_GPU, "matrix") for bytes_ in (0, 4.2e6))
+    held, more = (
+        ProductCost(132, 0, 0, 132 * CACHED + bytes_, 0, 0).seconds(LARGE_GPU, "matrix") for bytes_ in (0, 4.2e6)
+    )
     assert more - held == pytest.approx(4.2e6 / LARGE_GPU.copy)
 
 
 def test_work_is_divided_by_its_rate() -> None:
     """Nothing but products, or bytes, or last steps; and twice as much of each takes twice as long."""
-    nothing = Work(132, products=0, fetched=0, moved=0, last_steps=0, waits=0)
+    nothing = ProductCost(132, products=0, fetched=0, moved=0, last_steps=0, waits=0)
     for name, amount, expected in (
         ("products", 1.2e12 * EFFICIENCY, 1e-3),
         ("fetched", 4.2e9 * FETCHES, 1e-3),
@@ -108,8 +112,8 @@ def test_work_is_divided_by_its_rate() -> None:
         ("waits", 1000.0, 0.3e-3),
     ):
         for times in (1, 2):
-            work = replace(nothing, **{name: times * amount})  # type: ignore[arg-type]
-            assert work.seconds(LARGE_GPU, "matrix") == pytest.approx(times * expected + LARGE_GPU.dispatch)
+            cost = replace(nothing, **{name: times * amount})  # type: ignore[arg-type]
+            assert cost.seconds(LARGE_GPU, "matrix") == pytest.approx(times * expected + LARGE_GPU.dispatch)
 
 
 def test_the_constants_are_few() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dmlvk.device_profile import DeviceType
-from dmlvk.planning.builder import DISPATCH_SECONDS, Builder, View, copies
+from dmlvk.planning.builder import DISPATCH_SECONDS, PlanBuilder, View, copies
 from dmlvk.planning.device_rates import LARGE_GPU, SLOWEST, SLOWEST_MEASURED, longest
 from dmlvk.planning.plan import NO_OFFSETS, PERSISTENT
 from dmlvk.planning.quantized_linear_convolution.choice import offers
@@ -63,7 +63,7 @@ def test_copies_keep_to_segments_wherever_a_tensor_starts() -> None:
     profile = profiles.load("nvidia-h200")
     source, target = View("bias_tensor", 0, 4, (1,)), View(PERSISTENT, 0, 4, (1,))
     for offset, count in ((0, 1), (profile.segment_size - 128, 2), (0, 1)):
-        found = copies(Builder(profile, {"bias_tensor": offset}), source, target, (64,))
+        found = copies(PlanBuilder(profile, {"bias_tensor": offset}), source, target, (64,))
         assert len(found) == count
 
 

@@ -23,7 +23,7 @@ from dmlvk.planning.quantized_linear_convolution.choice import PATH_NAMES as PAT
 from dmlvk.planning.quantized_linear_convolution.choice import PATHS as REGISTERED
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution.path import Path, Problem
+from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Problem
 from dmlvk.planning.quantized_linear_convolution.split_k import MANY_STEPS, SplitKPath
 from tests import profiles
 from tests.planning.limits import check_plan
@@ -68,7 +68,7 @@ def test_the_page_has_every_path_and_says_which_of_them_cut_k() -> None:
     assert tuple(entries) == PATHS
     problem = Problem(DESCRIPTORS["ResNet, 256 channels"], H200, NO_OFFSETS)
     for path in REGISTERED:
-        cuts = type(path).with_parts is not Path.with_parts
+        cuts = type(path).with_parts is not ConvolutionPath.with_parts
         assert ("It cuts K." in entries[path.name]) == cuts, path.name
         if not cuts:
             with pytest.raises(PathError, match="does not cut K"):
