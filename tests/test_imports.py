@@ -60,7 +60,7 @@ VULKAN = "Vulkan is called in dmlvk.vulkan alone"
         ("vulkan/queue.py", "from dmlvk.planning import Plan", [WINGS, NO_OPERATOR]),
         ("vulkan/queue.py", "import dmlvk", [WINGS, NO_OPERATOR]),
         ("reference/slice1.py", "def late():\n    from dmlvk.planning import plan", [WINGS]),
-        ("planning/slice1.py", "from dmlvk.vulkan.library import vk", [WINGS]),
+        ("planning/grid.py", "from dmlvk.vulkan.library import vk", [WINGS]),
         ("functional.py", "from dmlvk.conformance.case import Case", [WINGS]),
         ("vulkan/handles.py", "from dmlvk.vulkan.pipelines import Pipelines", [CIRCLE]),
         ("runtime/device.py", "import vulkan", [VULKAN]),

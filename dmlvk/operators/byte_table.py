@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dmlvk.operators.declared import EIGHT_BIT_TYPES, OperatorDesc, axis, operator, result, same_as, source
+from dmlvk.operators.declared import EIGHT_BIT_TYPES, Choices, OperatorDesc, axis, operator, result, same_as, source
 from dmlvk.tensor_desc import TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.operators.drawing import Choices
 
 # Elements of a table: one for each byte, or for each pair of bytes.
 BYTES, PAIRS = 1 << 8, 1 << 16

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmlvk.data_type import DataType
 from dmlvk.operators.byte_table import BYTES
-from dmlvk.operators.declared import EIGHT_BIT_TYPES, OperatorDesc, integer, operator, result, same_as, source
+from dmlvk.operators.declared import EIGHT_BIT_TYPES, Choices, OperatorDesc, integer, operator, result, same_as, source
 from dmlvk.operators.pooling import PoolingGeometry, five_strides
 from dmlvk.tensor_desc import TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.operators.drawing import Choices
 
 # The numbers of sums that are made side by side.
 LANE_COUNTS = (1, 4, 8)

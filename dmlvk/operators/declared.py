@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeAlias, TypeVar
 
 from dmlvk._common.arguments import as_boolean, as_integer, as_integers, unknown_argument
 from dmlvk._common.overlap import find_overlap
@@ -23,8 +23,6 @@ from dmlvk.tensor_desc import MAXIMUM_RANK, NO_FLAGS, TensorDesc, TensorFlags, a
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
-
-    from dmlvk.operators.drawing import Choices
 else:
 
     def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
@@ -44,6 +42,7 @@ OUTPUT = "output_tensor"
 # What the elements of a tensor are, for random data: quantized or other data, or parameters of another tensor.
 DATA, INDICES, SCALE, ZERO_POINT, BIAS = "data", "indices", "scale", "zero_point", "bias"
 
+Option = TypeVar("Option")
 Descriptor = TypeVar("Descriptor", bound="OperatorDesc")
 
 
@@ -457,6 +456,25 @@ def data_type(of: str, *, default: Any = MISSING) -> Any:
 def element(of: str | DataType, *, kept_as: str, default: Any = MISSING) -> Any:
     """A number of a tensor's data type, or of the given one, whose bytes the attribute `kept_as` holds."""
     return _field(ElementRule, default, of=of, kept_as=kept_as)
+
+
+class Choices(Protocol):
+    """What is left open by the rules. A choice has a name, such as "a_tensor.rank" or "strides"."""
+
+    def one_of(self, name: str, options: Sequence[Option]) -> Option:
+        """One of several options."""
+
+    def integer(self, name: str, low: int, high: int) -> int:
+        """An integer from `low` to `high`."""
+
+    def sizes(self, name: str, rank: int) -> tuple[int, ...]:
+        """The sizes of a tensor of some rank."""
+
+    def tensor(self, name: str, data_type: DataType, sizes: Sequence[int]) -> TensorDesc:
+        """A tensor: its layout is open."""
+
+    def element(self, name: str, data_type: DataType) -> Any:
+        """A number of a data type."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -14,6 +14,7 @@ from dmlvk.operators.declared import (
     INT32_MAX,
     INT32_MIN,
     SIXTY_FOUR_BIT_TYPES,
+    Choices,
     OperatorDesc,
     element,
     integer,
@@ -21,7 +22,6 @@ from dmlvk.operators.declared import (
     result,
 )
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc
-from dmlvk.operators.drawing import Choices
 from dmlvk.operators.element import encode_element
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from dmlvk.data_type import DataType
 from dmlvk.operators.declared import (
     OUTPUT,
     AxisRule,
     BooleanRule,
+    Choices,
     DataTypeRule,
     ElementRule,
     IntegerRule,
@@ -25,28 +26,8 @@ from dmlvk.operators.declared import (
 )
 from dmlvk.tensor_desc import TensorDesc
 
-Option = TypeVar("Option")
 # Where a rule gives a wider range, integers are drawn from this one.
 MOST = 8
-
-
-class Choices(Protocol):
-    """What is left open by the rules. A choice has a name, such as "a_tensor.rank" or "strides"."""
-
-    def one_of(self, name: str, options: Sequence[Option]) -> Option:
-        """One of several options."""
-
-    def integer(self, name: str, low: int, high: int) -> int:
-        """An integer from `low` to `high`."""
-
-    def sizes(self, name: str, rank: int) -> tuple[int, ...]:
-        """The sizes of a tensor of some rank."""
-
-    def tensor(self, name: str, data_type: DataType, sizes: Sequence[int]) -> TensorDesc:
-        """A tensor: its layout is open."""
-
-    def element(self, name: str, data_type: DataType) -> Any:
-        """A number of a data type."""
 
 
 def drawn(declared: type[OperatorDesc], choose: Choices) -> OperatorDesc:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dmlvk.data_type import DataType
-from dmlvk.operators.declared import OperatorDesc, operator, result, same_as, scale, source, zero_point
+from dmlvk.operators.declared import Choices, OperatorDesc, operator, result, same_as, scale, source, zero_point
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.operators.drawing import Choices
 
 # Without a zero point that says otherwise, ONNX's QuantizeLinear makes UINT8.
 QUANTIZED_TYPES = (DataType.UINT8, DataType.INT8)

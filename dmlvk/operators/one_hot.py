@@ -9,6 +9,7 @@ from dmlvk.data_type import DataType
 from dmlvk.operators.declared import (
     INDICES,
     SIXTY_FOUR_BIT_TYPES,
+    Choices,
     OperatorDesc,
     axis,
     operator,
@@ -16,7 +17,6 @@ from dmlvk.operators.declared import (
     same_as,
     source,
 )
-from dmlvk.operators.drawing import Choices
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
 

@@ -6,14 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from dmlvk.operators.declared import OperatorDesc, dimensions_of, integers
+from dmlvk.operators.declared import Choices, OperatorDesc, dimensions_of, integers
 from dmlvk.operators.quantized_linear_convolution import output_size
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.operators.drawing import Choices
 
 Three = tuple[int, int, int]
 Five = tuple[int, int, int, int, int]

@@ -12,6 +12,7 @@ from dmlvk.data_type import DataType
 from dmlvk.operators.declared import (
     BIAS,
     EIGHT_BIT_TYPES,
+    Choices,
     OperatorDesc,
     integer,
     integers,
@@ -23,7 +24,6 @@ from dmlvk.operators.declared import (
     source,
     zero_point,
 )
-from dmlvk.operators.drawing import Choices
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 

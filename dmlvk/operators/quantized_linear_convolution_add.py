@@ -7,8 +7,17 @@ from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
-from dmlvk.operators.declared import EIGHT_BIT_TYPES, boolean, operator, result, same_as, scale, source, zero_point
-from dmlvk.operators.drawing import Choices
+from dmlvk.operators.declared import (
+    EIGHT_BIT_TYPES,
+    Choices,
+    boolean,
+    operator,
+    result,
+    same_as,
+    scale,
+    source,
+    zero_point,
+)
 from dmlvk.operators.element_wise_quantized_linear_add import ElementWiseQuantizedLinearAddDesc
 from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc, output_size
 from dmlvk.tensor_desc import TensorDesc

@@ -8,6 +8,7 @@ from typing import Any
 from dmlvk.operators.declared import (
     EIGHT_BIT_TYPES,
     SIXTY_FOUR_BIT_TYPES,
+    Choices,
     OperatorDesc,
     dimensions_of,
     integers,
@@ -16,7 +17,6 @@ from dmlvk.operators.declared import (
     same_as,
     source,
 )
-from dmlvk.operators.drawing import Choices
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.operators.slice1 import Slice1Desc
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc

@@ -9,6 +9,7 @@ from dmlvk.operators.declared import (
     INT32_MAX,
     INT32_MIN,
     SIXTY_FOUR_BIT_TYPES,
+    Choices,
     OperatorDesc,
     dimensions_of,
     integers,
@@ -17,7 +18,6 @@ from dmlvk.operators.declared import (
     same_as,
     source,
 )
-from dmlvk.operators.drawing import Choices
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 

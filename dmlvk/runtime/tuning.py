@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,15 @@ import numpy.typing as npt
 from dmlvk import planning
 from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OperatorDesc
+from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.compiled_operator import CompiledOperator
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.sequence import Sequence
+from dmlvk.runtime.submitting import submit
+from dmlvk.runtime.tensor import Tensor
 from dmlvk.runtime.tuned_paths import TunedPaths
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 from dmlvk.vulkan.host_threads import core_count, for_each
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.binding import Binding
-    from dmlvk.runtime.compiled_operator import CompiledOperator
-    from dmlvk.runtime.device import Device
 
 # The name under which the time of the planner's own choice is remembered.
 PLANNER = "planner"
@@ -42,13 +42,18 @@ POISON = b"\xa5"
 
 
 def tune(
-    device: Device, choices: TunedPaths, descs: Iterable[OperatorDesc], progress: Callable[[int, int], object] | None
+    engine: Engine,
+    compile: Callable[[OperatorDesc, str], CompiledOperator[Any]],
+    choices: TunedPaths,
+    descs: Iterable[OperatorDesc],
+    progress: Callable[[int, int], object] | None,
 ) -> None:
     """Measure what was not measured yet on this device, with this driver and these kernels.
 
-    Each result is remembered as soon as it is there, so that an interruption loses nothing of it. `progress` is called
-    at the beginning, and after each path that is compiled or measured, with how many of these steps are done and how
-    many there are.
+    Each result is remembered as soon as it is there, so that an interruption loses nothing of it. `compile` makes the
+    operator of a path and waits until it is built; several threads call it at a time. `progress` is called at the
+    beginning, and after each path that is compiled or measured, with how many of these steps are done and how many
+    there are.
 
     A path that gives other bits than the planner's choice is not taken, which a warning says.
 
@@ -58,7 +63,7 @@ def tune(
         The cache folder cannot be written.
     """
     pending = [desc for desc in dict.fromkeys(descs) if not choices.has(desc)]
-    paths = {desc: planning.close_paths(desc, device.profile) for desc in pending}
+    paths = {desc: planning.close_paths(desc, engine.profile) for desc in pending}
     total = 2 * sum(len(found) for found in paths.values() if len(found) > 1)
     done = count(1)
 
@@ -74,12 +79,12 @@ def tune(
         operators: dict[tuple[OperatorDesc, str], CompiledOperator[Any]] = {}
 
         def compile_one(job: tuple[OperatorDesc, str], operators: dict[Any, CompiledOperator[Any]] = operators) -> None:
-            operators[job] = device.compile(job[0], path=job[1], wait=True)
+            operators[job] = compile(*job)
             show(next(done))
 
         for_each([(desc, path) for desc in layers for path in paths[desc]], compile_one, threads=core_count())
         for desc in layers:
-            seconds = _measured(device, desc, {path: operators[desc, path] for path in paths[desc]})
+            seconds = _measured(engine, desc, {path: operators[desc, path] for path in paths[desc]})
             planned, best = paths[desc][0], min(seconds, key=seconds.__getitem__)
             is_faster = seconds[best] * MARGIN < seconds[planned]
             seconds[PLANNER] = seconds[planned]
@@ -105,10 +110,10 @@ def _groups(paths: Mapping[OperatorDesc, list[str]]) -> Iterator[list[OperatorDe
         yield group
 
 
-def _measured(device: Device, desc: OperatorDesc, operators: Mapping[str, CompiledOperator[Any]]) -> dict[str, float]:
+def _measured(engine: Engine, desc: OperatorDesc, operators: Mapping[str, CompiledOperator[Any]]) -> dict[str, float]:
     """Seconds of an operator by each path. The first path's result is what the others' must be."""
     random = np.random.default_rng(0)
-    tensors = {field: device.tensor(each) for field, each in desc.tensors.items()}
+    tensors = {field: Tensor.empty(engine, each) for field, each in desc.tensors.items()}
     for field, tensor in tensors.items():
         if field != "output_tensor":
             tensor.write(random_data(random, tensor.desc))
@@ -122,37 +127,37 @@ def _measured(device: Device, desc: OperatorDesc, operators: Mapping[str, Compil
             operator.initialize(**{field: tensors[field] for field in owned})
         binding = operator.bind(**given)
         output.write_bytes(POISON * output.desc.total_size_in_bytes)
-        device.submit([binding]).wait()
+        submit(engine, [binding]).wait()
         found = output.read_bytes()
         expected = found if expected is None else expected
         if found != expected:
             other = f"{desc.operator_name}: path {path!r} gives other bits than path {next(iter(operators))!r}"
-            warnings.warn(f"{other} on {device.name}, and is not taken", RuntimeWarning, stacklevel=5)
+            warnings.warn(f"{other} on {engine.name}, and is not taken", RuntimeWarning, stacklevel=5)
             continue
-        runs = max(1, min(MOST_RUNS, round(SEQUENCE_SECONDS / max(_seconds(device, [binding]), 1e-9))))
-        sequences[path] = _sequence(device, [binding] * runs), runs
+        runs = max(1, min(MOST_RUNS, round(SEQUENCE_SECONDS / max(_seconds(engine, [binding]), 1e-9))))
+        sequences[path] = _sequence(engine, [binding] * runs), runs
     times: dict[str, float] = {}
     for _ in range(ROUNDS):
         for path, (sequence, runs) in sequences.items():
-            taken = _timed(device, sequence) / runs
+            taken = _timed(engine, sequence) / runs
             times[path] = min(taken, times.get(path, taken))
     return times
 
 
-def _sequence(device: Device, bindings: list[Binding]) -> Sequence:
-    is_cpu = device.profile.device_type is DeviceType.CPU
-    return Sequence(device.engine, tuple(bindings), timestamps=not is_cpu, times_of_each=False)
+def _sequence(engine: Engine, bindings: list[Binding]) -> Sequence:
+    is_cpu = engine.profile.device_type is DeviceType.CPU
+    return Sequence(engine, tuple(bindings), timestamps=not is_cpu, times_of_each=False)
 
 
-def _seconds(device: Device, bindings: list[Binding]) -> float:
-    return _timed(device, _sequence(device, bindings))
+def _seconds(engine: Engine, bindings: list[Binding]) -> float:
+    return _timed(engine, _sequence(engine, bindings))
 
 
-def _timed(device: Device, sequence: Sequence) -> float:
+def _timed(engine: Engine, sequence: Sequence) -> float:
     before = time.process_time()
     submission = sequence.submit()
     submission.wait()
-    return time.process_time() - before if device.profile.device_type is DeviceType.CPU else submission.gpu_time
+    return time.process_time() - before if engine.profile.device_type is DeviceType.CPU else submission.gpu_time
 
 
 def random_data(random: np.random.Generator, desc: TensorDesc) -> npt.NDArray[Any]:

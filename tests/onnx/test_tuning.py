@@ -22,7 +22,7 @@ def own(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A device that remembers nothing yet, for which two paths are close and the second one is the faster."""
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(planning, "close_paths", lambda desc, profile: ["integer", "direct"])
-    monkeypatch.setattr(tuning, "_measured", lambda device, desc, operators: {"integer": 2.0, "direct": 1.0})
+    monkeypatch.setattr(tuning, "_measured", lambda engine, desc, operators: {"integer": 2.0, "direct": 1.0})
     with dmlvk.Device(device.name) as opened:
         yield opened
 

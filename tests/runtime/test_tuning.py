@@ -12,6 +12,7 @@ import pytest
 import dmlvk
 from dmlvk import DataType, TensorDesc, TensorFlags, planning
 from dmlvk.runtime import tuning
+from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.tuned_paths import TunedPaths
 from tests import profiles
 
@@ -66,7 +67,7 @@ def test_the_fastest_path_is_remembered_and_taken(
 ) -> None:
     desc, asked = layer(8, 12), []
 
-    def times(device: dmlvk.Device, each: object, operators: dict[str, object]) -> dict[str, float]:
+    def times(engine: Engine, each: object, operators: dict[str, object]) -> dict[str, float]:
         asked.append(each)
         return {path: 1.0 if path == fastest else 2.0 for path in operators}
 
@@ -111,7 +112,7 @@ def test_a_measurement_takes_all_paths_and_keeps_what_it_has(
 def test_an_interrupt_while_paths_compile_keeps_what_it_has(own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     layers = [layer(channels, 8) for channels in (3, 4, 5)]
     monkeypatch.setattr(tuning, "core_count", lambda: 1)
-    monkeypatch.setattr(tuning, "_measured", lambda device, desc, operators: dict.fromkeys(operators, 1.0))
+    monkeypatch.setattr(tuning, "_measured", lambda engine, desc, operators: dict.fromkeys(operators, 1.0))
     inner, last = own.compile, layers[-1]
 
     def interrupted(desc: dmlvk.QuantizedLinearConvolutionDesc, **options: Any) -> object:
@@ -133,7 +134,7 @@ def test_a_path_of_other_bits_is_not_taken(own: dmlvk.Device, monkeypatch: pytes
         operators["direct"], "bind", lambda **tensors: operators["integer"].bind(**_to_another_output(own, tensors))
     )
     with pytest.warns(RuntimeWarning, match="path 'direct' gives other bits than path 'integer'"):
-        assert set(tuning._measured(own, desc, operators)) == {"integer"}
+        assert set(tuning._measured(own.engine, desc, operators)) == {"integer"}
 
 
 def _to_another_output(device: dmlvk.Device, tensors: dict[str, dmlvk.Tensor]) -> dict[str, dmlvk.Tensor]:
