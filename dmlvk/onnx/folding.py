@@ -8,20 +8,35 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import numpy_helper
 
-from dmlvk.onnx.graph import Array, Graph, Node, ShapeAndType
+from dmlvk.onnx.graph import MICROSOFT, Array, Graph, Node, ShapeAndType
 from dmlvk.onnx.host import HostPart
 from dmlvk.onnx.inference import SIZE_OPERATORS
 
-# Constant inputs or not, these are left as they are: a dequantized constant takes four times the memory, and the others
-# do not depend on their inputs alone.
+# Constant inputs or not, these are left as they are: they do not depend on their inputs alone.
 NOT_FOLDED = {
-    *("DequantizeLinear", "ConstantOfShape", "Expand", "Tile", "EyeLike", "Bernoulli", "Dropout", "Multinomial"),
-    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "If", "Loop", "Scan"),
+    *("EyeLike", "Bernoulli", "Dropout", "Multinomial", "If", "Loop", "Scan"),
+    *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
 }
+# These may write far more than they read: they become constants where that is known to be little.
+GROWING = {"DequantizeLinear", "ConstantOfShape", "Expand", "Tile"}
+FEW_ELEMENTS = 1 << 14
 
 
-def fold(graph: Graph) -> dict[int, str]:
-    """Take constants and unused nodes out of a graph. Returns the reasons by the nodes' numbers."""
+def fold(graph: Graph, kinds: Mapping[str, ShapeAndType] | None = None) -> dict[int, str]:
+    """Take constants and unused nodes out of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        It is changed.
+    kinds : mapping of str to (tuple of int, dtype), optional
+        Shape and type of values, where more is known of them than the graph says.
+
+    Returns
+    -------
+    dict of int to str
+        By number, the reasons of the nodes that are gone.
+    """
     reasons: dict[int, str] = {}
     for node in graph.nodes:
         if node.op_type == "Constant" and not node.domain and node.writes:
@@ -33,7 +48,7 @@ def fold(graph: Graph) -> dict[int, str]:
     computed: set[str] = set()
     foldable: list[Node] = []
     for node in graph.nodes:
-        if node.domain or node.op_type in NOT_FOLDED or node.captured or not node.reads:
+        if not _may_fold(node, graph, kinds or {}):
             continue
         if all(graph.is_constant(name) or name in computed for name in node.reads):
             foldable.append(node)
@@ -72,7 +87,31 @@ def with_known_sizes(graph: Graph, kinds: Mapping[str, ShapeAndType]) -> tuple[G
     if not found:
         return graph, {}
     sized = graph.with_constants(found)
-    return sized, reasons | fold(sized)
+    return sized, reasons | fold(sized, kinds)
+
+
+def _may_fold(node: Node, graph: Graph, kinds: Mapping[str, ShapeAndType]) -> bool:
+    """Whether a node's outputs may become constants, once its inputs are."""
+    if node.op_type in NOT_FOLDED or node.captured or not node.reads:
+        return False
+    is_quantized = node.domain == MICROSOFT or node.op_type in ("QuantizeLinear", "DequantizeLinear")
+    # Where ONNX Runtime optimizes, it may replace these together with the nodes around them.
+    if (is_quantized and graph.host_optimizes) or node.domain not in ("", MICROSOFT):
+        return False
+    if is_quantized or node.op_type in GROWING:
+        return all(_elements(name, graph, kinds) <= FEW_ELEMENTS for name in node.writes)
+    return True
+
+
+def _elements(name: str, graph: Graph, kinds: Mapping[str, ShapeAndType]) -> float:
+    """How many elements a value has; infinity where that is not known."""
+    if name in kinds:
+        return math.prod(kinds[name][0])
+    kind = graph.types.get(name)
+    if kind is None or name in graph.uncertain or not kind.tensor_type.HasField("shape"):
+        return math.inf
+    dims = kind.tensor_type.shape.dim
+    return math.prod(dim.dim_value for dim in dims) if all(dim.HasField("dim_value") for dim in dims) else math.inf
 
 
 def _constant(node: Node) -> Array | None:

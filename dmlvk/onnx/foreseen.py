@@ -14,6 +14,7 @@ from onnx import helper
 
 from dmlvk.onnx import byte_functions, placement
 from dmlvk.onnx.errors import NotOnDeviceError
+from dmlvk.onnx.folding import with_known_sizes
 from dmlvk.onnx.fusion import fused
 from dmlvk.onnx.graph import Graph, Node, ShapeAndType, as_inference_knows
 from dmlvk.onnx.inference import inferred
@@ -73,6 +74,24 @@ def _device_parts(graph: Graph, on_host: Mapping[int, str]) -> list[list[Node]]:
         done.update(node.index for node in nodes)
         available.update(name for node in nodes for name in node.writes)
     return parts
+
+
+def sized(graph: Graph, given: Mapping[str, ShapeAndType]) -> tuple[Graph, dict[int, str], dict[str, ShapeAndType]]:
+    """A graph in which the sizes that follow from those of the inputs are constants.
+
+    Returns
+    -------
+    tuple of Graph, dict of int to str and dict of str to (tuple of int, dtype)
+        The graph, or the given one where nothing becomes constant; by number, the reasons of the nodes that are gone;
+        and the shapes and types that are known.
+    """
+    reasons: dict[int, str] = {}
+    while True:
+        kinds = inferred_kinds(graph, given)
+        known, gone = with_known_sizes(graph, kinds)
+        if known is graph:
+            return graph, reasons, kinds
+        graph, reasons = known, reasons | gone  # more sizes may follow from these
 
 
 def inferred_kinds(graph: Graph, given: Mapping[str, ShapeAndType]) -> dict[str, ShapeAndType]:

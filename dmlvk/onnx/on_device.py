@@ -14,8 +14,7 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import crossings, placement
 from dmlvk.onnx.errors import RefusedError
 from dmlvk.onnx.execution import DirectDeviceRun, DirectHostRun, DirectRun, Held, own_results
-from dmlvk.onnx.folding import with_known_sizes
-from dmlvk.onnx.foreseen import foreseen, inferred_kinds
+from dmlvk.onnx.foreseen import foreseen, sized
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.host import processors, threads_of_a_part
 from dmlvk.onnx.profile import Profile
@@ -135,8 +134,7 @@ class ModelOnDevice:
     def _new_schedule(self, feeds: Mapping[str, Any]) -> Schedule:
         """Where each node runs with inputs of these sizes; on a GPU its kernels are compiled, on all cores."""
         given = {name: (feed.shape, feed.dtype) for name, feed in feeds.items() if isinstance(feed, np.ndarray)}
-        kinds = inferred_kinds(self._graph, given)
-        graph, folded = with_known_sizes(self._graph, kinds)
+        graph, folded, kinds = sized(self._graph, given)
         on_host = dict(self._obstacles) if graph is self._graph else placement.obstacles(graph)
         is_cpu = self.device.profile.device_type is DeviceType.CPU
         if self._costs is None and is_cpu and not self._tunes:

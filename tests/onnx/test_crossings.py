@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import dmlvk
@@ -19,7 +20,15 @@ from dmlvk.onnx.model_file import load
 from dmlvk.onnx.on_device import Traffic
 from dmlvk.onnx.placement import obstacles
 from tests import profiles
-from tests.onnx.models import convolution, convolution_parameters, elements, model_of, onnx_runtime, require_equal
+from tests.onnx.models import (
+    convolution,
+    convolution_parameters,
+    elements,
+    model_of,
+    onnx_runtime,
+    require_equal,
+    session_with_onnx_runtime,
+)
 
 COSTS = Costs(
     host_call=1.0,
@@ -158,6 +167,32 @@ def test_sizes_end_no_part(device: dmlvk.Device) -> None:
     assert session.traffic == Traffic(parts=1, bytes_to_device=16 * 8 * 8, bytes_from_device=16 * 8 * 8)
     _, profile = session.profiled(feeds)
     assert [step.where for step in profile.steps] == ["device", "outputs"]
+
+
+def test_what_sizes_alone_decide_is_constant(device: dmlvk.Device) -> None:
+    """Sizes may follow from values that follow from sizes; small values that sizes give are constants as well."""
+    x = elements(np.random.default_rng(8), np.uint8, (2, 6, 5))
+    nodes: list[Any] = [
+        ("Shape", ["x"], ["s"], {}),
+        ("Slice", ["s", "start", "end"], ["tail"], {}),
+        ("ConstantOfShape", ["tail"], ["zeros"], {}),
+        ("QuantizeLinear", ["zeros", "scale", "zero"], ["bytes"], {}),
+        ("com.microsoft.QLinearAdd", ["bytes", *["scale", "zero", "row"], *["scale", "zero"] * 2], ["grid"], {}),
+        ("DequantizeLinear", ["grid", "scale", "zero"], ["floats"], {}),
+        ("Shape", ["floats"], ["again"], {}),
+        ("Concat", ["one", "again"], ["wide"], {"axis": 0}),
+        ("Expand", ["grid", "wide"], ["expanded"], {}),
+        ("com.microsoft.QLinearAdd", ["x", *["scale", "zero", "expanded"], *["scale", "zero"] * 2], ["y"], {}),
+    ]
+    constants: dict[str, Any] = {"start": np.array([1]), "end": np.array([3]), "one": np.array([1])}
+    constants |= {"scale": np.array(0.5, np.float32), "zero": np.array(128, np.uint8)}
+    constants["row"] = elements(np.random.default_rng(9), np.uint8, (5,))
+    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, ["n", "h", "w"])
+    model = model_of(nodes, {"x": given}, {"y": np.uint8}, constants)
+    expected = onnx_runtime(model, {"x": x}, optimize=False)
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    require_equal(found, expected)
+    assert [where for _, _, where in rows] == ["folded"] * 9 + ["device"]
 
 
 def test_fastest_is_the_same_and_keeps_cheap_nodes_on_the_host(device: dmlvk.Device) -> None:
