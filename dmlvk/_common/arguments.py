@@ -42,13 +42,13 @@ OTHER_NAMES = {
     "x": ("input", "input_tensor"),
 }
 
-# How alike two names are that may be one, from 0 to 1; how much less the others may be than the most alike; and what
-# leaves no doubt.
+# Similarities of two names, from 0 to 1: the least at which one may stand for the other; how far below the best the
+# other suggestions may be; and the one from which there is a single suggestion.
 LEAST_LIKE, ALIKE, ALMOST = 0.55, 0.1, 0.9
 
 # More than any field has: one element for each dimension. At most this many are taken from an endless iterator.
 MOST_ELEMENTS = 64
-# Elements of an array among which one that is no number is looked for.
+# An error names the element that is no number. It is looked for among at most this many elements of an array.
 MOST_SEARCHED = 100_000
 
 
@@ -77,7 +77,7 @@ def unknown_argument(call: str, given: Iterable[str], known: Iterable[str]) -> T
 
 
 def named_arguments(function: Function) -> Function:
-    """Have a function say which argument an unknown one may stand for: Python itself says so since 3.13, at times."""
+    """Have a function suggest what an unknown argument may stand for, as Python does since 3.13 in some cases."""
     names: list[str] = []
 
     @wraps(function)

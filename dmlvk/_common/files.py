@@ -179,7 +179,7 @@ def packaged_text(package: str, name: str) -> str:
 
 
 def packaged_json(package: str, name: str, absent: Any = None) -> Any:
-    """As `packaged_bytes`, of JSON. A file that a tool has yet to make counts as `absent`, if that is given."""
+    """The data in a JSON file of the package. A missing file, which a tool has yet to make, is `absent`, if given."""
     try:
         return json.loads(packaged_bytes(package, name))
     except FileNotFoundError:
@@ -236,7 +236,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _opened(path: Path, within: Iterable[Path] | None = None) -> BinaryIO:
-    """A regular file, open to read. To be opened means something to some devices, so a folder is checked before too."""
+    """A regular file, open to read. Opening alone starts something in some devices, so a folder is checked before."""
     folders = None if within is None else list(within)
     try:
         if folders is not None:
@@ -492,7 +492,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def json_text(value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
-    """A value as JSON in printable ASCII: a program reads what there was, and a terminal obeys nothing of it."""
+    """A value as JSON in printable ASCII: a program reads the same value, and a terminal finds no code to obey."""
     return json.dumps(value, indent=indent, default=default).replace("\x7f", "\\u007f")
 
 
@@ -510,13 +510,13 @@ def require_replaceable(path: Path) -> None:
 
 
 def _require_writable_file(path: Path, real: str) -> None:
-    """A file that is read-only stays as it is, though its folder takes another in its place."""
+    """Refuse a read-only file, although its folder would let another file take its place."""
     if os.path.exists(real) and not os.access(real, os.W_OK):
         raise FileError(f"{path} cannot be written: it is read-only")
 
 
 class _NoNewFileError(Exception):
-    """A file can be changed, but its folder takes no other."""
+    """The file can be changed, but no file can be added to its folder, so the file cannot be replaced."""
 
 
 def replace_bytes(path: Path, content: bytes) -> None:

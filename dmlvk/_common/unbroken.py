@@ -10,7 +10,7 @@ from dmlvk._printable import printable
 
 
 def unbroken(table: Table, terminal: Console) -> Table:
-    """The table; or, where it would break words, its rows as lines of a heading and a cell, empty cells left out."""
+    """The table; if it would break words, a line of heading and cell for each cell that is not empty."""
     heads = [_text(column.header) for column in table.columns]
     rows = [list(map(_text, row)) for row in zip(*(column.cells for column in table.columns), strict=True)]
     lines = ("".join(segment.text for segment in line) for line in terminal.render_lines(table))

@@ -84,7 +84,7 @@ def run(
 def _measured(
     client: Client, choice: Choice, counts: dict[DeviceAndDriver, int], errors: list[ClusterError]
 ) -> Iterator[Record]:
-    """The records of some devices, each measured in several parts at the same time: `counts` says in how many."""
+    """The records of some devices. Workers measure the cases of a device in parts: `counts` has their numbers."""
     futures: dict[Future, tuple[DeviceAndDriver, int]] = {}
     found: dict[DeviceAndDriver, dict[int, Record]] = {kind: {} for kind in counts}
     try:

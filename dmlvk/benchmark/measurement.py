@@ -115,7 +115,7 @@ def bind_anew(
     -------
     bindings : list of Binding
     outputs : list of Tensor
-        One for each binding. No byte in them is right.
+        One for each binding, filled with a pattern that a run has to overwrite.
     """
     described = operator.desc.tensors
     owned = {field for field, tensor in described.items() if tensor.flags & dmlvk.TensorFlags.OWNED_BY_DML}

@@ -23,10 +23,10 @@ ROTATION_BYTES = 1 << 28
 LARGEST_ROTATION = 64
 
 
-# What a submission may take by the host's clock beside its work: far more than any driver needs.
+# The most that a submission may take by the host's clock in addition to its work: far more than any driver needs.
 LONGEST_SUBMISSION_SECONDS = 5e-3
-# The largest ratio of the rest of that, over all rounds, to the time on the device. With a larger ratio, timestamps
-# were taken before the work had ended.
+# The largest ratio of this additional time, over all rounds, to the time on the device. A larger one shows that
+# timestamps were taken before the work had ended.
 LARGEST_RATIO = 3
 # A timestamp's clock and the host's are different crystals.
 CLOCKS_DIFFERENCE = 0.01
@@ -102,7 +102,7 @@ def rotation(bytes_moved: int, device_type: DeviceType) -> int:
 
 
 def require_final(bindings: Sequence[Binding]) -> None:
-    """Refuse to time kernels that others take the place of meanwhile.
+    """Refuse to time kernels that other kernels will replace during the measurement.
 
     Raises
     ------

@@ -108,7 +108,7 @@ def _slice(desc: Slice1Desc | SliceDesc) -> Work:
 
 
 def _diagonal_matrix(desc: DiagonalMatrix1Desc) -> Work:
-    """The part of the input that is not filled is read."""
+    """Count the elements that are not filled: only these are read."""
     output = desc.output_tensor
     kept = 0 if desc.input_tensor is None else math.prod(output.sizes) - _filled(desc)
     return Work(kept * output.data_type.size_in_bytes, size_of(output))

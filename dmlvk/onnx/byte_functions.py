@@ -32,7 +32,7 @@ UNARY = {
 BINARY = {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu", "Sum"}
 # Means over planes.
 MEANS = {"GlobalAveragePool", "ReduceMean"}
-# What may follow a mean where ONNX Runtime optimizes: of others, and of the mean, it may make one operator.
+# The only operators that may follow a mean where ONNX Runtime optimizes: it may fuse others with the mean.
 BESIDE_MEANS = {"QuantizeLinear", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
 # Operators behind which ONNX Runtime moves no transpose.
 KEEPING_DIMENSIONS = {"Conv", "QLinearConv", "ConvTranspose", "MatMul", "QLinearMatMul", "Gemm", "QGemm"}
@@ -157,7 +157,7 @@ class _Finder:
         return True
 
     def inside(self, nodes: Iterable[Node], end: Node) -> set[int]:
-        """The nodes of a chain, but its last, that nobody needs once the last is a table."""
+        """The nodes of a chain that are unused once a table replaces its last node, which is not among them."""
         unneeded = {end.index}
         for node in reversed(self._ordered(nodes)):
             if self._is_private(node, unneeded):

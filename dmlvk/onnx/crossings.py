@@ -30,7 +30,7 @@ IDLE_OPERATORS = {
     *("Cast", "Concat", "Constant", "ConstantOfShape", "Flatten", "Gather", "Identity", "Range", "Reshape", "Shape"),
     *("Size", "Slice", "Squeeze", "Unsqueeze"),
 }
-# ONNX Runtime shares nothing among threads where a node has so little to read and write, and to multiply and add.
+# A node that moves at most this many bytes, with at most this many operations, runs on one thread in ONNX Runtime.
 FEW_BYTES, FEW_OPERATIONS = 1 << 14, 1 << 17
 # Bytes that one processor moves in a second. Its operations: eight multiply-adds of bytes a clock, at 2 GHz, which is
 # what a whole network reaches, not the peak.
@@ -108,7 +108,7 @@ def cheaper_on_host(
     host, device = "host", "device"
 
     def place(name: str) -> object:
-        """The end of the network at which a value is there: that of its node, or the host's."""
+        """The vertex of the network that has a value first: that of the node that writes it, or the host's."""
         node = producers.get(name)
         return host if node is None or node.index in on_host else node.index
 

@@ -245,7 +245,7 @@ class Execution:
 
 
 def kind_of(feed: Any) -> tuple[Any, Any]:
-    """Shape and type of an array; of ONNX's other values nothing."""
+    """Shape and type of an array; two Nones for a sequence or another value of ONNX that is no array."""
     return getattr(feed, "shape", None), getattr(feed, "dtype", None)
 
 
@@ -287,7 +287,7 @@ class DirectHostRun(DirectRun):
 
     @staticmethod
     def is_possible(part: HostPart, inputs: Sequence[str], names: Sequence[str], feeds: Mapping[str, Any]) -> bool:
-        """Whether the part gives all outputs from feeds whose kinds say which part it is."""
+        """Whether the part gives all outputs, and runs with all feeds of the same shapes and types: they are arrays."""
         has_arrays = all(isinstance(feed, np.ndarray) for feed in feeds.values())
         return has_arrays and feeds.keys() >= set(inputs) and set(part.outputs) >= set(names)
 

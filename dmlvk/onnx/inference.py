@@ -11,7 +11,8 @@ from onnx import helper, shape_inference
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.normal_form import nested
 
-# Their inference reads the type of an input that may have none. A Cast has the same sizes, and a type of its own.
+# The inference of these operators reads the type of an input that may have none. Each is inferred as a Cast, which
+# gives the same sizes, to this type; 0 stands for the type that the node names.
 READ_UNKNOWN_TYPES = {"EyeLike": 0, "RegexFullMatch": onnx.TensorProto.BOOL}
 # Their inference reads the type of their first input, also where it is absent.
 READ_ABSENT_INPUTS = {*READ_UNKNOWN_TYPES, "DictVectorizer", "LabelEncoder", "TreeEnsemble"}

@@ -18,7 +18,7 @@ from dmlvk.tensor_desc import MAXIMUM_RANK, packed_strides
 # A Concat whose parts do not start at multiples of 16 bytes goes through memory with gaps. It may be this much larger.
 MOST_GAPS = 4
 SMALL_IN_BYTES = 1 << 20
-# A Resize or a Gather takes at most so many copies.
+# The most copies for a Resize or a Gather; with more, the node goes to the host.
 MOST_WINDOWS = 16
 
 

@@ -93,7 +93,7 @@ def _name_domains(model: onnx.ModelProto) -> None:
 
 
 def _number_versions(model: onnx.ModelProto) -> None:
-    """Import what is used without an import, as ONNX Runtime does: its last version. Take a version of the format."""
+    """Import the last version of domains that lack an import, as ONNX Runtime does, and raise the format's version."""
     graph = model.graph
     imported = {entry.domain for entry in model.opset_import}
     latest = {"": defs.onnx_opset_version(), MICROSOFT: 1}
@@ -136,7 +136,7 @@ def _name_outputs(model: onnx.ModelProto) -> None:
 
 
 def _make_initializers_unique(graph: onnx.GraphProto) -> None:
-    """One initializer of each name: the one whose elements ONNX Runtime takes. A sparse one counts more than others."""
+    """Keep one initializer of each name: the one that ONNX Runtime takes, which is a sparse one if there is one."""
     sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
     tensors: dict[str, list[onnx.TensorProto]] = {}
     for tensor in graph.initializer:

@@ -260,7 +260,7 @@ class Schedule:
         self._work = work or {}
 
     def shares(self, nodes: Sequence[Node]) -> tuple[float, float]:
-        """The share of the host's work that is in the steps so far, and that with these nodes."""
+        """The share of the host's work in the steps so far, and the share in them together with these nodes."""
         earlier = [node.index for step in self.steps for node in step.nodes if node.index in self.on_host]
         here = [node.index for node in nodes]
         # Exact sums do not depend on the order.
@@ -289,7 +289,7 @@ class Schedule:
         return Traffic(len(self.steps), up, down)
 
     def direct(self, names: Sequence[str], feeds: Mapping[str, Any]) -> DirectRun | None:
-        """The run of the only step, if there is one alone, and all outputs are its own, and on the device all feeds."""
+        """A direct run, if a single step gives all outputs and, on the device, reads all feeds; else None."""
         step = self.steps[0] if len(self.steps) == 1 and self.is_complete else None
         if isinstance(step, HostStep) and DirectHostRun.is_possible(step.last, step.inputs, names, feeds):
             return DirectHostRun(step.last, step.inputs, names, feeds)

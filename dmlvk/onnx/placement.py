@@ -53,7 +53,7 @@ def obstacles(graph: Graph) -> dict[int, str]:
 
 
 def _optimized_with_neighbours(graph: Graph, on_host: Mapping[int, str]) -> dict[int, str]:
-    """Conversions beside the host's nodes, without which ONNX Runtime would optimize those in another way."""
+    """Conversions next to the host's nodes: without them, ONNX Runtime would optimize these nodes in another way."""
     if not graph.host_optimizes:
         return {}
     producers, users = graph.producers(), graph.users()

@@ -265,7 +265,7 @@ def has_quantized_operators(graph: Graph) -> bool:
 def _fused(
     graph: Graph, product: Node, producers: Mapping[str, Node], users: Mapping[str, Sequence[Node]]
 ) -> tuple[Node, list[Node]] | None:
-    """The quantized operator of a product, and the nodes behind it that it takes in; None where it is not the same."""
+    """The quantized operator of a product, and the nodes after it that this replaces; None where bits would differ."""
     before = [producers.get(name) for name in product.inputs if name]
     if not all(node is not None and _is_dequantizer(node, graph) for node in before):
         return None

@@ -52,7 +52,7 @@ def repeat(
     runs: int,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[Difference]:
-    """Call a function so many times; the outputs that differ from those of the first call."""
+    """Call a function `runs` times, and return the outputs that differ from those of the first call."""
     differences: list[Difference] = []
     first = run()
     for number in range(2, runs + 1):

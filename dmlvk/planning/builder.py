@@ -105,7 +105,7 @@ class PlanBuilder:
         return int(SLOWEST_ELEMENTS_PER_SECOND[self.profile.device_type] * DISPATCH_SECONDS)
 
     def allocate(self, arena: Arena, size: int) -> int:
-        """A region of an arena that no end of a segment cuts; one larger than a segment begins where one does."""
+        """A region of an arena in one segment. A region larger than a segment begins where a segment begins."""
         segment = self.profile.segment_size
         if arena.size % segment + size > segment:
             arena.allocate(-arena.size % segment)
@@ -163,7 +163,7 @@ class DispatchBuilder:
         *,
         at: Sequence[int] | None = None,
     ) -> int:
-        """Bind the elements of a box of a view, whose first one, or the one `at` a place, the kernel finds by `start`.
+        """Bind the elements of a box of a view. Push constant `start` gives the first of them, or the one `at` a place.
 
         Returns the number of bytes.
         """
@@ -241,7 +241,7 @@ def halves(box: Box, dimension: int) -> Iterator[Box]:
 
 
 def pieces(whole: Piece, parts_of: Callable[[Piece], Iterable[Piece] | None]) -> Iterator[Piece]:
-    """What a whole falls into: pieces of which `parts_of` names no parts, in their order."""
+    """Cut a whole into pieces, in order: `parts_of` gives the parts of a piece, or None for one that stays whole."""
     pending = [whole]
     while pending:
         piece = pending.pop()

@@ -132,7 +132,7 @@ class AskedDevice:
         """
         if user.is_closed:
             user.require_open()
-        # A signal handler's question, or the one that it came in; or no device can be opened any more.
+        # A signal handler asks in the middle of another question, or no device can be opened any more.
         if isinstance(error, (ReentryError, ProcessEndError)):
             raise error
         current = self._device

@@ -148,7 +148,7 @@ class Engine:
         try:
             close()
         finally:
-            # What refuses to close now, or is interrupted, stays open.
+            # A device that refuses to close now, or whose closing is interrupted, stays open.
             if self.vulkan.is_closed and self.self_test is not None:
                 self.self_test.close()
 

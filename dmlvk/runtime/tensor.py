@@ -226,7 +226,7 @@ class Tensor(OfDevice, NotCopied, ArrayProtocol):
         return True
 
     def _mapped(self, memory: Allocation, array: Array) -> Bytes | None:
-        """The host's view of the memory; None if it does not reach that, or several threads are to copy the array."""
+        """The host's view of the memory; None if the host cannot reach it, or if several threads are to copy."""
         size = self.desc.total_size_in_bytes
         if size >= LARGE and self.desc.is_packed and array.flags.c_contiguous:
             return None

@@ -19,7 +19,7 @@ from tests.vulkan.variants import copy_desc, open_variant
 class TestBarriers:
     @pytest.fixture
     def tensors(self, device: dmlvk.Device) -> list[dmlvk.Tensor]:
-        return [device.tensor(VALUES) for _ in range(6)]
+        return [device.tensor(VALUES) for _ in range(7)]
 
     def count(
         self,
@@ -64,6 +64,9 @@ class TestBarriers:
             ([(0, 1), (2, 0)], 1),
             ([(0, 1), (2, 3), (1, 4), (3, 5)], 1),
             ([(0, 1), (1, 2), (2, 3), (3, 4)], 3),
+            ([(0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (5, 6)], 1),
+            ([(0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (6, 1)], 1),
+            ([(0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (6, 0)], 1),
             ([], 0),
         ],
         ids=[
@@ -75,6 +78,9 @@ class TestBarriers:
             "overwrite what was read",
             "one for two",
             "chain",
+            "read, after many",
+            "overwrite, after many",
+            "overwrite what was read, after many",
             "none",
         ],
     )
@@ -116,6 +122,23 @@ def test_long_work_is_split_into_submissions(device: dmlvk.Device, monkeypatch: 
     device.submit(bindings).wait()
     # In one call, so that the driver takes all of the work or none.
     assert parts == [5]
+    np.testing.assert_array_equal(tensors[2].numpy(), VALUES)
+
+
+def test_a_barrier_follows_work_that_is_split_inside_a_binding(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = device.compile(copy_desc(DESC))
+    tensors = [device.tensor(VALUES), device.tensor(DESC), device.tensor(DESC)]
+    first, second = (
+        copy.bind(input_tensor=source, output_tensor=target) for source, target in (tensors[:2], tensors[1:])
+    )
+    ((dispatch,),) = first.stages
+    first.stages, first.seconds = ((dispatch, dispatch),), ((0.6 * MAXIMUM_SUBMISSION_SECONDS,) * 2,)
+    counter = Counter(monkeypatch, "vkCmdPipelineBarrier")
+    device.submit([first, second]).wait()
+    # Two command buffers, each with a barrier before its dispatches and one for the host after them.
+    assert counter.count - 2 * (1 + device.vulkan.memory.is_direct) == 1
     np.testing.assert_array_equal(tensors[2].numpy(), VALUES)
 
 

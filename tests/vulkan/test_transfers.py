@@ -145,6 +145,31 @@ def test_clearing_fills_these_bytes_and_no_others(device: dmlvk.Device, variant:
             np.testing.assert_array_equal(tensor.numpy(), values)
 
 
+@pytest.mark.parametrize("variant", ["segmented", "segmented-staged"])
+def test_a_copy_on_the_device_is_cut_where_segments_of_either_end(device: dmlvk.Device, variant: str) -> None:
+    generator = np.random.default_rng(3)
+    size = 3 * SMALL_SEGMENT
+    values, expected = generator.integers(0, 256, (2, size + 1024), np.uint8)
+    with open_variant(device, variant) as own:
+        source, destination = own.tensor(values), own.tensor(expected)
+        for source_offset, offset, count in ((256, 1024, size), (SMALL_SEGMENT - 8, 0, 2 * SMALL_SEGMENT + 16)):
+            own.vulkan.transfers.copy(source.memory(), source_offset, destination.memory(), offset, count)
+            expected[offset : offset + count] = values[source_offset : source_offset + count]
+            np.testing.assert_array_equal(destination.numpy(), expected)
+
+
+@pytest.mark.parametrize("variant", ["direct", "staged", "staged-copy-queue"])
+def test_a_copy_on_the_device_has_what_its_source_held_then(device: dmlvk.Device, variant: str) -> None:
+    values = np.random.default_rng(4).integers(1, 256, SMALL_SEGMENT, np.uint8)
+    with open_variant(device, variant) as own:
+        source, destination = own.tensor(values), own.zeros(values.shape, "uint8")
+        running, _ = keep_busy(own)
+        own.vulkan.transfers.copy(source.memory(), 0, destination.memory(), 0, values.size)
+        assert not running.done
+        source.write(np.zeros_like(values))
+        np.testing.assert_array_equal(destination.numpy(), values)
+
+
 @pytest.mark.parametrize("variant", ["direct", "staged", "staged-copy-queue"])
 def test_clearing_comes_after_earlier_work_and_before_later_work(device: dmlvk.Device, variant: str) -> None:
     desc = dmlvk.TensorDesc("uint8", (SMALL_SEGMENT,))

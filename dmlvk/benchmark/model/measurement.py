@@ -23,7 +23,7 @@ from dmlvk.onnx.random_feeds import random_batch
 from dmlvk.onnx.session import FUSED
 from dmlvk.runtime.sequence import Sequence as Recorded
 
-# Of runs in a row on a GPU, the last one counts: those before it bring the device to speed.
+# Runs in a row on a GPU, of which only the last is timed: those before it bring the clock to its full speed.
 IN_A_ROW = 3
 
 
@@ -148,9 +148,9 @@ def _step(runs: Sequence[StepTimes]) -> Record:
 
 
 def _dispatches(device: dmlvk.Device, session: InferenceSession) -> list[Record]:
-    """Each operator on the device: its time behind the one before it, as in a run, and behind itself.
+    """Each operator on the device: its time after the operator before it, as in a run, and its time when repeated.
 
-    Behind itself it finds its code and its constants in caches.
+    When it is repeated, it finds its code and its constants in caches.
     """
     rows: list[Record] = []
     in_a_row = 1 if device.profile.device_type is DeviceType.CPU else IN_A_ROW

@@ -151,7 +151,7 @@ def wrong_layers(
     bindings: Sequence[Binding],
     memory: Sequence[Buffer],
 ) -> list[int]:
-    """Run the layers one by one; the numbers of those whose first image does not follow from what they have read."""
+    """Run the layers one by one, and return the numbers of those that give a wrong first image for what they read."""
     wrong = []
     for number, layer in enumerate(layers):
         image = memory[number].tensor(desc_of(layer, 1, layout).input_tensor).numpy()

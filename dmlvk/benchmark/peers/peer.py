@@ -79,7 +79,7 @@ class Peer(ABC):
 
 
 def taking_part(peers: Iterable[AnyPeer], left_out: Mapping[str, str]) -> tuple[list[AnyPeer], Record]:
-    """The peers that can run here, and what a record says of them and of those that take no part, with reasons."""
+    """The peers that can run here; and a record of them, and of the reasons why the others do not take part."""
     found: list[AnyPeer] = []
     absent: dict[str, str] = {}
     for peer in peers:

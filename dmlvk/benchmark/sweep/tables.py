@@ -22,7 +22,7 @@ HEADS = (
     "times as fast",
     "result",
 )
-# Rows of each operator; the record has all. And of those that are slowest beside a peer.
+# The most rows for an operator, and for shapes that are slowest beside a peer. The record has all of them.
 MOST_ROWS = 40
 MOST_ROWS_BESIDE_PEERS = 15
 
