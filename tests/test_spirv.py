@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import lzma
 import re
 import struct
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dmlvk._common import files
 from dmlvk.errors import DeviceError
-from dmlvk.runtime import implementation
-from tools import compile_kernels
-from tools.compile_kernels import FLAGS, KERNELS, SPIRV, module_path, read_module
+from dmlvk.runtime import kernel_modules
+from dmlvk.runtime.kernel_modules import DEFINED, spirv, with_ids
+from tools import compile_kernels, spirv_archive
+from tools.compile_kernels import FLAGS, KERNELS, SPIRV, Compiled, archive_path
 from tools.spirv_interface import FOR_READERS, LOCAL_SIZE_X, instructions, places, without_names
 
 SOURCES = compile_kernels.kernel_sources()
@@ -77,10 +78,6 @@ FEATURE_KERNELS = {
 }
 
 
-def spirv(kernel: str) -> bytes:
-    return read_module(module_path(kernel))
-
-
 def test_there_are_kernels() -> None:
     assert SOURCES
 
@@ -96,7 +93,7 @@ def test_manifest_names_the_compiler() -> None:
 
 
 def test_spirv_folder_holds_the_kernels_and_nothing_else() -> None:
-    expected = {f"{kernel}.spv.xz" for kernel in SOURCES} | {"manifest.json"}
+    expected = {f"{spirv_archive.archive_of(kernel)}.xz" for kernel in SOURCES} | {"manifest.json"}
     assert {path.relative_to(SPIRV).as_posix() for path in SPIRV.rglob("*") if path.is_file()} == expected, REMEDY
 
 
@@ -149,14 +146,12 @@ def test_only_names_are_removed() -> None:
     assert without_names(NAMED) == BARE
 
 
-def test_what_is_compiled_again(tmp_path: Path) -> None:
+def test_what_is_compiled_again() -> None:
     """A changed source, other flags, a lost or changed module, and one with names, as an earlier version wrote it."""
-    output = tmp_path / "kernel.spv.xz"
 
     def is_current(module: bytes, described: bytes = BARE, source: str = "1", flags: object = FLAGS) -> bool:
         entry = {"source_sha256": source, "flags": flags, "spirv_sha256": hashlib.sha256(described).hexdigest()}
-        output.write_bytes(lzma.compress(module))
-        return compile_kernels._is_current(entry, "1", output)
+        return compile_kernels._is_current(Compiled(entry, module), "1")
 
     assert is_current(BARE)
     assert not is_current(BARE, source="2")
@@ -164,8 +159,41 @@ def test_what_is_compiled_again(tmp_path: Path) -> None:
     assert not is_current(BARE, NAMED)
     assert not is_current(NAMED, BARE)
     assert not is_current(NAMED, NAMED)
-    entry = {"source_sha256": "1", "flags": FLAGS, "spirv_sha256": hashlib.sha256(BARE).hexdigest()}
-    assert not compile_kernels._is_current(entry, "1", tmp_path / "lost.spv.xz")
+    assert not compile_kernels._is_current(None, "1")
+
+
+def test_kernels_whose_archive_is_lost_or_damaged_count_as_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(compile_kernels, "SPIRV", tmp_path)
+    modules = {"whole/a": BARE, "whole/b": NAMED, "damaged/c": BARE, "lost/d": BARE}
+    (tmp_path / "whole.xz").write_bytes(spirv_archive.compressed([BARE, NAMED]))
+    (tmp_path / "damaged.xz").write_bytes(b"damaged")
+    read = compile_kernels.read_compiled(spirv_archive.places(modules))
+    assert {kernel: compiled.module for kernel, compiled in read.items()} == {"whole/a": BARE, "whole/b": NAMED}
+
+
+def test_archives_have_less_than_a_tenth_of_the_modules_size() -> None:
+    """Only if equal code has equal words, whatever its ids are. With ids in place of distances it is a sixth."""
+    archives = {archive_path(spirv_archive.archive_of(kernel)) for kernel in SOURCES}
+    assert sum(path.stat().st_size for path in archives) < 0.1 * sum(len(spirv(kernel)) for kernel in SOURCES)
+
+
+def test_distances_hold_whatever_a_module_has() -> None:
+    """Also for what no kernel has: instructions that nobody knows, operands that look like ids, uses of later ids."""
+    random = np.random.default_rng(5)
+    for _ in range(200):
+        opcodes = [*random.integers(0, 260, 20), spirv_archive.OP_FUNCTION, *random.integers(0, 260, 60)]
+        operands = [random.choice([*range(1, 60), 1 << 31], random.integers(0, 6)) for _ in opcodes]
+        module = made_module(
+            *(
+                (len(words) + 1 << 16 | int(opcode), *map(int, words))
+                for opcode, words in zip(opcodes, operands, strict=True)
+            )
+        )
+        assert with_ids(b"more" + spirv_archive.with_distances(module), 4, len(module)) == module
+    with pytest.raises(ValueError, match="begins as distances do"):
+        spirv_archive.with_distances(made_module((2 << 16 | OP_CAPABILITY, DEFINED << 24)))
 
 
 @pytest.mark.parametrize("kernel", SOURCES)
@@ -277,11 +305,15 @@ def test_every_include_is_used() -> None:
 
 def test_the_package_reads_the_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = next(iter(SOURCES))
-    assert implementation.spirv(kernel) == spirv(kernel)
-    uncached = implementation.spirv.__wrapped__
-    with pytest.raises(DeviceError, match=r"no/kernel\.spv\.xz, .* is missing from this installation"):
-        uncached("no/kernel")
-    whole = module_path(kernel).read_bytes()
+    with pytest.raises(DeviceError, match=r"no/kernel, .* is missing from this installation"):
+        spirv("no/kernel")
+    monkeypatch.setattr(kernel_modules, "_archive", kernel_modules._archive.__wrapped__)
+    uncached = spirv.__wrapped__
+    whole = archive_path(spirv_archive.archive_of(kernel)).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel_modules, "compiled_kernels", lambda: {"no/kernel": {"archive": "no"}})
+        with pytest.raises(DeviceError, match=r"no\.xz, .* is missing from this installation"):
+            uncached("no/kernel")
     for damaged in (whole[:-20], b"", b"\0" * 100, whole[:100] + b"\xff" + whole[101:]):
         monkeypatch.setattr(files, "packaged_bytes", lambda package, name, content=damaged: content)
         with pytest.raises(DeviceError, match="is damaged in this installation"):

@@ -1,8 +1,9 @@
-"""Compiles kernels/*/*.comp to dmlvk/spirv/*/*.spv.xz, and writes a manifest.
+"""Compiles kernels/*/*.comp to archives, dmlvk/spirv/*.xz, and writes a manifest.
 
 The manifest lists the sources, the flags, the compiler, and the names of push constants and specialization constants,
-by which plans fill them. The modules have no names, which drivers ignore and which would be a sixth of them. Each is
-compressed by itself to a fifth of its size (a wheel would leave a third), and is decompressed in a millisecond.
+by which plans fill them. The modules have no names, which drivers ignore and which would be a sixth of them. The
+archives have a twelfth of their modules' size (each module compressed by itself would have a seventh), and are
+decompressed in 1 to 3 ms.
 
 A kernel's name is its path without the ending, such as "slice1/tiles".
 
@@ -14,6 +15,7 @@ spirv-val checks every module. The output depends on the sources, the flags and 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import lzma
@@ -24,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +35,8 @@ from typing import Any
 # If this file runs as a plain script, the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from dmlvk.runtime.kernel_modules import with_ids
+from tools import spirv_archive
 from tools.debian import DRIVERS, ROOT, PackageFolder, SetupError, has_apt
 from tools.spirv_interface import interface, without_names
 
@@ -42,8 +47,6 @@ MANIFEST = SPIRV / "manifest.json"
 TARGET = "vulkan1.2"
 FLAGS = ["--target-env", TARGET, "-Ikernels"]
 OLDEST_COMPILER = (15, 1)
-# The dictionary is larger than any module, and small beside the 64 MiB that a reader of the preset's would reserve.
-FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 1 << 18}]
 
 DEBIAN_SUITE = "trixie"
 DEBIAN_PACKAGES = ["glslang-tools", "spirv-tools", "libc6", "libstdc++6", "libgcc-s1"]
@@ -61,20 +64,23 @@ class Compiler:
     version: str
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel's entry in the manifest, and its SPIR-V."""
+
+    entry: dict[str, Any]
+    module: bytes
+
+
 def kernel_sources(kernels: Path = KERNELS) -> dict[str, Path]:
     """The source of every kernel, by the kernel's name."""
     paths = sorted(kernels.glob("*/*.comp"))
     return {path.relative_to(kernels).with_suffix("").as_posix(): path for path in paths}
 
 
-def module_path(kernel: str) -> Path:
-    """Where a kernel's compressed SPIR-V lies."""
-    return SPIRV / f"{kernel}.spv.xz"
-
-
-def read_module(path: Path) -> bytes:
-    """The SPIR-V of a compressed file."""
-    return lzma.decompress(path.read_bytes())
+def archive_path(archive: str) -> Path:
+    """Where an archive of compressed SPIR-V lies."""
+    return SPIRV / f"{archive}.xz"
 
 
 def source_files(source: Path) -> list[Path]:
@@ -112,6 +118,19 @@ def read_manifest(path: Path = MANIFEST) -> dict[str, Any]:
         return content if isinstance(content.get("kernels"), dict) else {"kernels": {}}
     except (OSError, ValueError, AttributeError):
         return {"kernels": {}}
+
+
+def read_compiled(entries: Mapping[str, dict[str, Any]]) -> dict[str, Compiled]:
+    """The kernels of a manifest whose archives can be read."""
+    archives = {}
+    for name in {entry.get("archive", "") for entry in entries.values()}:
+        with contextlib.suppress(OSError, EOFError, lzma.LZMAError):
+            archives[name] = lzma.decompress(archive_path(name).read_bytes())
+    return {
+        kernel: Compiled(entry, with_ids(archives[entry["archive"]], entry["start"], entry["bytes"]))
+        for kernel, entry in entries.items()
+        if entry.get("archive") in archives
+    }
 
 
 def find_compiler() -> Compiler:
@@ -228,55 +247,70 @@ def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
         raise SetupError(f"kernels/ has no {', '.join(unknown)}; it has {', '.join(sources)}")
     compiler = find_compiler()
     name = f"glslang {compiler.version}"
-    old = read_manifest()
-    everything = force or old.get("compiler") != name
+    manifest = read_manifest()
+    old = read_compiled(manifest["kernels"])
+    everything = force or manifest.get("compiler") != name
     SPIRV.mkdir(parents=True, exist_ok=True)
 
-    def bring_up_to_date(kernel: str) -> dict[str, Any] | str | None:
-        """The kernel's entry in the manifest, or the reason why it does not compile."""
-        entry = old["kernels"].get(kernel)
+    def bring_up_to_date(kernel: str) -> Compiled | str | None:
+        """The kernel as it was or is compiled, None if it never was, or the reason why it does not compile."""
         if kernels and kernel not in kernels:
-            return entry
-        output = module_path(kernel)
+            return old.get(kernel)
         try:
             source_hash = source_sha256(sources[kernel])
-            if not everything and entry is not None and _is_current(entry, source_hash, output):
-                return entry
+            if not everything and _is_current(old.get(kernel), source_hash):
+                return old[kernel]
             module, constants = compile_kernel(compiler, sources[kernel])
         except SetupError as error:
             return str(error)
-        output.parent.mkdir(exist_ok=True)
-        _replace(output, lzma.compress(module, filters=FILTERS))
         print(f"{kernel}: {len(module):,} bytes", flush=True)
-        return {
+        entry = {
             "source_sha256": source_hash,
             "flags": FLAGS,
             "spirv_sha256": hashlib.sha256(module).hexdigest(),
             **constants,
         }
+        return Compiled(entry, module)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = dict(zip(sources, pool.map(bring_up_to_date, sources), strict=True))
     failures = [result for result in results.values() if isinstance(result, str)]
-    entries = {}
-    for kernel, result in results.items():
-        entry = old["kernels"].get(kernel) if isinstance(result, str) else result
-        if entry is not None:
-            entries[kernel] = entry
-    for path in sorted({*SPIRV.rglob("*.spv*")} - {module_path(kernel) for kernel in sources}):
+    kept = {kernel: old.get(kernel) if isinstance(result, str) else result for kernel, result in results.items()}
+    compiled = {kernel: result for kernel, result in kept.items() if result is not None}
+    places = spirv_archive.places({kernel: result.module for kernel, result in compiled.items()})
+    placed = {
+        kernel: Compiled({**result.entry, **places[kernel]}, result.module) for kernel, result in compiled.items()
+    }
+    before, after = _modules_by_archive(old), _modules_by_archive(placed)
+    for archive, modules in after.items():
+        if modules != before.get(archive):
+            _replace(archive_path(archive), spirv_archive.compressed(modules.values()))
+    for path in sorted({*SPIRV.rglob("*.xz")} - {archive_path(archive) for archive in after}):
         path.unlink()
         print(f"{path.relative_to(SPIRV).as_posix()}: removed, it has no source")
-    _replace(MANIFEST, manifest_text(name, entries).encode())
-    print(f"{len(entries)} kernels in {SPIRV.relative_to(ROOT).as_posix()}, {name}")
+    _replace(MANIFEST, manifest_text(name, {kernel: result.entry for kernel, result in placed.items()}).encode())
+    print(f"{len(placed)} kernels in {SPIRV.relative_to(ROOT).as_posix()}, {name}")
     return failures
 
 
-def _is_current(entry: dict[str, Any], source_hash: str, output: Path) -> bool:
+def _is_current(compiled: Compiled | None, source_hash: str) -> bool:
     """Whether a module is the one that the manifest's entry describes, and is what this program would write today."""
-    if (entry["source_sha256"], entry["flags"]) != (source_hash, FLAGS) or not output.exists():
+    if compiled is None:
         return False
-    module = read_module(output)
-    return entry["spirv_sha256"] == hashlib.sha256(module).hexdigest() and module == without_names(module)
+    entry, module = compiled.entry, compiled.module
+    return (
+        (entry["source_sha256"], entry["flags"]) == (source_hash, FLAGS)
+        and entry["spirv_sha256"] == hashlib.sha256(module).hexdigest()
+        and module == without_names(module)
+    )
+
+
+def _modules_by_archive(compiled: Mapping[str, Compiled]) -> dict[str, dict[str, bytes]]:
+    """The modules of each archive by their kernels' names, in the order in which it has them."""
+    found: dict[str, dict[str, bytes]] = {}
+    for kernel in sorted(compiled):
+        found.setdefault(compiled[kernel].entry["archive"], {})[kernel] = compiled[kernel].module
+    return found
 
 
 def manifest_text(compiler: str, entries: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ from dmlvk.data_type import DataType
 from dmlvk.errors import PathError
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import KERNEL_PATHS, Plan, plan
-from dmlvk.runtime.implementation import spirv
+from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.tensor_desc import TensorDesc, TensorFlags
 
 # Of all conformance cases, beside the default ones, so many are left out between two that are planned.

@@ -51,10 +51,15 @@ class _Module:
         return 1
 
 
+def words_of(code: bytes) -> tuple[int, ...]:
+    """The words of a module."""
+    return struct.unpack(f"<{len(code) // 4}I", code)
+
+
 def instructions(code: bytes) -> list[tuple[int, tuple[int, ...]]]:
     """The opcode and the operands of each instruction."""
     found = []
-    words = struct.unpack(f"<{len(code) // 4}I", code)
+    words = words_of(code)
     position = HEADER_WORDS
     while position < len(words):
         length, opcode = words[position] >> 16, words[position] & 0xFFFF
@@ -65,7 +70,7 @@ def instructions(code: bytes) -> list[tuple[int, tuple[int, ...]]]:
 
 def without_names(code: bytes) -> bytes:
     """A module without the instructions that are for readers alone. All others, and the ids, stay as they are."""
-    words = struct.unpack(f"<{len(code) // 4}I", code)
+    words = words_of(code)
     kept = list(words[:HEADER_WORDS])
     for opcode, operands in instructions(code):
         if opcode not in FOR_READERS:

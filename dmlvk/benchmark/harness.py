@@ -21,7 +21,7 @@ from dmlvk.benchmark.records import Keep, Progress, Record, circumstances
 from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.errors import PathError
-from dmlvk.runtime.implementation import spirv
+from dmlvk.runtime.kernel_modules import spirv
 
 # SPIR-V capabilities that show with which unit a kernel multiplies, the fastest first.
 UNITS = {6022: "matrix", 6019: "dot_product"}

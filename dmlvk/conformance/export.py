@@ -29,7 +29,7 @@ from dmlvk.conformance.running.placement import Placement, placed_tensors
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan, plan
 from dmlvk.runtime.elements import element_view
-from dmlvk.runtime.implementation import spirv
+from dmlvk.runtime.kernel_modules import spirv
 
 CASE = "case.json"
 

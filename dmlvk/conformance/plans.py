@@ -27,7 +27,7 @@ from dmlvk.planning import (
     Plan,
     plan,
 )
-from dmlvk.runtime.implementation import spirv
+from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.vulkan.specialization import declarations
 
 # The feature that each SPIR-V capability needs; None if every device of Vulkan 1.2 has the capability.

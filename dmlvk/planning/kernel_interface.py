@@ -90,13 +90,14 @@ class KernelInterface:
 
 
 @cache
-def _manifest() -> dict[str, Any]:
+def compiled_kernels() -> dict[str, dict[str, Any]]:
+    """What the manifest beside the SPIR-V has of each kernel, by its name."""
     return dict(files.packaged_json("dmlvk", "spirv/manifest.json")["kernels"])
 
 
 def has_kernel(kernel: str) -> bool:
     """Whether there is a kernel of a name."""
-    return kernel in _manifest()
+    return kernel in compiled_kernels()
 
 
 @cache
@@ -108,7 +109,7 @@ def kernel_interface(kernel: str) -> KernelInterface:
     KernelInterfaceError
         There is no such kernel.
     """
-    entry = _manifest().get(kernel)
+    entry = compiled_kernels().get(kernel)
     if entry is None:
         raise KernelInterfaceError(f"there is no kernel {kernel!r}")
     places = {name: (first, count) for name, (first, count) in entry["push_constants"].items()}

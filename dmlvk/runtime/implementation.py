@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from types import MappingProxyType
 
 from dmlvk import quirks
-from dmlvk._common import files
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT
 from dmlvk.errors import DeviceError, OutOfMemoryError
 from dmlvk.operators import OperatorDesc
@@ -15,39 +14,13 @@ from dmlvk.planning.plan import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan
 from dmlvk.runtime import debug
 from dmlvk.runtime.binding import Binding, MemoryRange, Provisional
 from dmlvk.runtime.engine import Engine
+from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.runtime.submitting import submit
 from dmlvk.vulkan.allocation import Allocation
 from dmlvk.vulkan.descriptors import BufferRange
 from dmlvk.vulkan.pipelines import Pipeline
 from dmlvk.vulkan.recorder import PreparedDispatch, Recorder
-
-
-@cache
-def spirv(kernel: str) -> bytes:
-    """The SPIR-V of a kernel, by its name.
-
-    Raises
-    ------
-    DeviceError
-        There is no such kernel, or it is damaged: the installation is; or this Python cannot decompress it.
-    """
-    try:
-        # Imported here: it takes milliseconds, and not every process runs a kernel.
-        from lzma import LZMAError, decompress
-    except ImportError as error:
-        raise DeviceError(
-            "this Python was built without its module lzma, which decompresses the kernels: install liblzma's headers "
-            "(liblzma-dev or xz-devel) and build Python again"
-        ) from error
-    try:
-        return decompress(files.packaged_bytes("dmlvk", f"spirv/{kernel}.spv.xz"))
-    except (OSError, EOFError, LZMAError) as error:
-        state = "missing from" if isinstance(error, OSError) else "damaged in"
-        raise DeviceError(
-            f"{kernel}.spv.xz, a compiled kernel, is {state} this installation of dmlvk: install it again"
-        ) from error
-
 
 NOTHING_SHARED: Mapping[str, Allocation] = MappingProxyType({})
 # An implementation keeps at most this many plans for tensors that cross a segment's end in different places.

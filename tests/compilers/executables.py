@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-from dmlvk.runtime.implementation import spirv
+from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.physical_device import physical_devices
 from tests.compilers.compiling_device import CompilingDevice

@@ -21,7 +21,7 @@ from dmlvk.conformance.plans import (
 from dmlvk.conformance.recorded import NAMES, load
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import Access, Plan, plan
-from dmlvk.runtime.implementation import spirv
+from dmlvk.runtime.kernel_modules import spirv
 from tests.conformance.drill_cases import convolution_workload
 from tests.test_spirv import MANIFEST
 

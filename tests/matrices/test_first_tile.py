@@ -17,6 +17,7 @@ import dmlvk
 from dmlvk.errors import PathError
 from dmlvk.planning import QUESTIONS
 from dmlvk.runtime import answers_file, implementation, self_test
+from dmlvk.runtime.kernel_modules import spirv
 
 OP_TYPE_INT, OP_CONSTANT, OP_VARIABLE = 21, 43, 59
 OP_ACCESS_CHAIN, OP_COOPERATIVE_MATRIX_LOAD = 65, 4457
@@ -65,7 +66,7 @@ def test_a_driver_that_gives_the_first_tile_for_every_offset(
         assert right.compile(desc, path=path, wait=True).plan.path == path
         assert not right.profile.distrusted_paths
 
-    monkeypatch.setattr(implementation, "spirv", with_first_tiles(implementation.spirv))
+    monkeypatch.setattr(implementation, "spirv", with_first_tiles(spirv))
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path / "wrong"))
     with dmlvk.Device(device.name) as wrong:
         with pytest.raises(PathError, match=f"no kernel path '{path}'"):

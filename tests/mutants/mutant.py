@@ -23,7 +23,7 @@ from dmlvk.conformance.names import matches
 from dmlvk.conformance.profiles import DEVICE
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running.execution import Devices, execute
-from dmlvk.runtime import implementation
+from dmlvk.runtime import implementation, kernel_modules
 from tools.compile_kernels import KERNELS, SPIRV, TARGET, find_compiler, kernel_sources, source_files
 from tools.spirv_interface import without_names
 
@@ -162,7 +162,7 @@ def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
         if finished.returncode != 0:
             raise ValueError(f"mutant {mutant.name!r} does not compile:\n{finished.stdout}{finished.stderr}")
         module = without_names(output.read_bytes())
-        if module != implementation.spirv(kernel):
+        if module != kernel_modules.spirv(kernel):
             compiled[kernel] = module
     return compiled
 
@@ -170,7 +170,7 @@ def compile_mutant(mutant: Mutant, folder: Path) -> Mapping[str, bytes]:
 @contextmanager
 def broken_kernels(compiled: Mapping[str, bytes]) -> Iterator[set[str]]:
     """Operators that are compiled inside use these kernels in place of the package's. Yields the names of used ones."""
-    right = implementation.spirv
+    right = kernel_modules.spirv
     used: set[str] = set()
 
     def spirv(kernel: str) -> bytes:

@@ -33,6 +33,7 @@ from dmlvk.planning.quantized_linear_convolution.questions import convolution, q
 from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import BYTES, VECTORS
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.engine import Engine
+from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.vulkan.host_threads import Job
 from dmlvk.vulkan.pipeline_cache import PipelineCache
@@ -196,7 +197,7 @@ def test_a_wrong_answer_takes_the_path_away(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    monkeypatch.setattr(implementation, "spirv", broken(path, spirv))
     monkeypatch.setenv("DMLVK_DEBUG", "1")
     for number in range(2):
         with opened(device) as own:
@@ -220,7 +221,7 @@ def test_a_wrong_answer_takes_the_path_away(
 def test_a_forced_path_that_answers_wrong_is_refused(
     device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    monkeypatch.setattr(implementation, "spirv", broken(path, spirv))
     with opened(device) as own, pytest.raises(planning.PathError, match=f"no kernel path '{path}'"):
         own.compile(DESC, path=path)
 
@@ -228,7 +229,7 @@ def test_a_forced_path_that_answers_wrong_is_refused(
 def test_a_remembered_path_that_answers_wrong_gives_way(
     device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    monkeypatch.setattr(implementation, "spirv", broken(path, spirv))
     TunedPaths(device.profile).remember(DESC, path, {})
     with opened(device) as own:
         assert path_taken(own) not in (path, planning.GENERAL_PATH)
@@ -238,7 +239,7 @@ def test_a_wrong_answer_in_the_background(
     device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The general kernel answers meanwhile; another path than the wrong one takes over."""
-    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    monkeypatch.setattr(implementation, "spirv", broken(path, spirv))
     with opened(device) as own:
         operator = own.compile(DESC)
         inputs, expected = self_test._data(question(DESC))
@@ -255,7 +256,7 @@ def test_a_wrong_answer_in_the_background(
 def test_a_conformance_run_tests_all_paths_and_reports_the_answer(
     device: dmlvk.Device, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(implementation, "spirv", broken(path, implementation.spirv))
+    monkeypatch.setattr(implementation, "spirv", broken(path, spirv))
     devices = Devices(device.profile.name)
     try:
         assert list(environment(devices).distrusted_paths) == [path]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import dmlvk
-from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.runtime.implementation import spirv
+from dmlvk.planning.kernel_interface import compiled_kernels, kernel_interface
+from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.vulkan.descriptors import FIRST_POOL_SETS, LARGEST_BUFFER_COUNT, BufferRange
 from dmlvk.vulkan.pipelines import LARGEST_PUSH_CONSTANTS_SIZE
 from tests.runtime.test_self_test import DESC
@@ -18,8 +17,7 @@ from tests.vulkan.variants import copy_desc
 
 pytestmark = pytest.mark.every_driver
 
-SPIRV = Path(dmlvk.__file__).with_name("spirv")
-KERNELS = sorted(path.relative_to(SPIRV).as_posix().removesuffix(".spv.xz") for path in SPIRV.rglob("*.spv.xz"))
+KERNELS = sorted(compiled_kernels())
 OP_DECORATE, BINDING = 71, 33
 
 

@@ -18,7 +18,7 @@ import dmlvk
 from dmlvk import DataType, TensorDesc
 from dmlvk.conformance.profiles import narrow
 from dmlvk.runtime import device as device_module
-from dmlvk.runtime import implementation
+from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.vulkan import pipeline_cache, pipelines
 from dmlvk.vulkan.device_properties import chain_of, feature_structures
 from dmlvk.vulkan.library import vk
@@ -158,7 +158,7 @@ def test_the_pipeline_that_was_asked_for_last_is_kept_longest(
         dispatches = {rank: own.plan(desc(rank)).dispatches[0] for rank in (1, 2, 3)}
         for rank, count in ((1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)):
             kernel = dispatches[rank].kernel
-            own.vulkan.pipelines.get(kernel, implementation.spirv(kernel), dispatches[rank].specialization)
+            own.vulkan.pipelines.get(kernel, spirv(kernel), dispatches[rank].specialization)
             assert len(compiled) == count
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import dmlvk
 from dmlvk import DataType, Slice1Desc, TensorDesc
-from dmlvk.runtime.implementation import spirv
+from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.specialization import OPERATIONS, specialized
 from tools.compile_kernels import kernel_sources

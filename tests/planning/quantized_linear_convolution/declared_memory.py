@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from dmlvk.planning.plan import Dispatch
-from dmlvk.runtime.implementation import spirv
+from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.vulkan.specialization import declarations, specialized
 
 # Opcodes of the SPIR-V specification, and a storage class.
