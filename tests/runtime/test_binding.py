@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -157,3 +158,18 @@ def test_tensors_across_segments_of_their_memory(device: dmlvk.Device, variant: 
         target = own.buffer(6 * SMALL_SEGMENT).tensor(desc, 2 * SMALL_SEGMENT - offset)
         own.compile(copy_desc(desc))(input_tensor=source, output_tensor=target)
         np.testing.assert_array_equal(target.numpy(), values)
+
+
+@pytest.mark.parametrize("data_type", ["uint8", "float64"])
+def test_the_start_of_a_tensor_between_two_alignments_of_the_device(device: dmlvk.Device, data_type: str) -> None:
+    """Kernels find the first element by its distance from the aligned start of the binding, in units of their own."""
+    limits = dataclasses.replace(device.profile.limits, min_storage_buffer_offset_alignment=256)
+    values = np.random.default_rng(5).integers(0, 100, (5, 24)).astype(data_type)
+    desc = dmlvk.TensorDesc(data_type, values.shape)
+    with dmlvk.Device(device.name, profile=dataclasses.replace(device.profile, limits=limits)) as own:
+        buffer = own.buffer(8192)
+        for start, path in ((16, "blocks"), (256 + 48, "tiles"), (240, "boxes")):
+            source, target = buffer.tensor(desc, start), buffer.tensor(desc, 4096 + start)
+            source.write(values)
+            own.compile(copy_desc(desc), path=path)(input_tensor=source, output_tensor=target).wait()
+            np.testing.assert_array_equal(target.numpy(), values)

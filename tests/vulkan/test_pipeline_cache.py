@@ -254,7 +254,17 @@ def test_saving_merges_with_what_another_process_saved(
         own.compile(copy_desc(DESC))
         use(device)  # another device, which loads nothing and saves first
         assert not merged
+        created: list[bytes] = []
+        create = own.vulkan.pipelines.cache._create
+
+        def create_noted(data: bytes) -> Any:
+            created.append(data)
+            return create(data)
+
+        monkeypatch.setattr(own.vulkan.pipelines.cache, "_create", create_noted)
+        saved = driver_data(folder)
     assert len(merged) == 1
+    assert created == [saved], "what is there is the cache into which the new pipelines are merged"
     assert use(device)
 
 
