@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dmlvk.onnx.graph import ShapeAndType
-from dmlvk.onnx.host import HostPart
 from dmlvk.onnx.lifetimes import StorageOffsets, storage_offsets
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
@@ -113,8 +111,17 @@ def own_results(held: Sequence[Held | None], constants: Sequence[Any]) -> list[A
     return results
 
 
-def own(found: Sequence[Any]) -> list[Any]:
+def own(found: list[Any]) -> list[Any]:
     """Results of the host's library, each of which is the caller's own."""
+    below: set[int] = set()
+    for each in found:
+        base = each.base if type(each) is np.ndarray else None
+        if base is None or type(base) is np.ndarray:
+            break
+        below.add(id(base))
+    # As a rule each array has an object of its own below it, which holds ONNX Runtime's memory.
+    if len(below) == len(found):
+        return found
     taken: set[int] = set()
     return [_own_value(each, False, taken) for each in found]
 
@@ -242,81 +249,3 @@ class Execution:
         if value.storage in self.program.constants:
             return Held(self.program.constants[value.storage].reshape(value.shape), is_shared=True)
         return Held(None, self.output_tensors[name], value)
-
-
-def kind_of(feed: Any) -> tuple[Any, Any]:
-    """Shape and type of an array; two Nones for a sequence or another value of ONNX that is no array."""
-    return getattr(feed, "shape", None), getattr(feed, "dtype", None)
-
-
-class DirectRun(ABC):
-    """A run of one step, in which nothing is looked up.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The outputs, in their order.
-    feeds : mapping of str to array
-        Those of the run that the step was planned for: sizes of inputs that it does not read may be constants of it.
-    """
-
-    def __init__(self, names: Sequence[str], feeds: Mapping[str, Any]) -> None:
-        self._names = list(names)
-        self._kinds = [(name, kind_of(feed)) for name, feed in feeds.items()]
-
-    def run(self, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any] | None:
-        """The outputs; None if the feeds or the outputs are others."""
-        if names != self._names:
-            return None
-        if [(name, kind_of(feed)) for name, feed in feeds.items()] != self._kinds:
-            return None
-        return self._run(feeds)
-
-    @abstractmethod
-    def _run(self, feeds: Mapping[str, Any]) -> list[Any]: ...
-
-
-class DirectHostRun(DirectRun):
-    """A run of one part of the host."""
-
-    def __init__(self, part: HostPart, inputs: Sequence[str], names: Sequence[str], feeds: Mapping[str, Any]) -> None:
-        super().__init__(names, feeds)
-        self._part = part
-        self._inputs = list(inputs)
-        self._order = [part.outputs.index(name) for name in names]
-
-    @staticmethod
-    def is_possible(part: HostPart, inputs: Sequence[str], names: Sequence[str], feeds: Mapping[str, Any]) -> bool:
-        """Whether the part gives all outputs, and runs with all feeds of the same shapes and types: they are arrays."""
-        has_arrays = all(isinstance(feed, np.ndarray) for feed in feeds.values())
-        return has_arrays and feeds.keys() >= set(inputs) and set(part.outputs) >= set(names)
-
-    def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        found = self._part.run({name: feeds[name] for name in self._inputs})
-        return own([found[k] for k in self._order])
-
-
-class DirectDeviceRun(DirectRun):
-    """A run of one program: its inputs are written and its outputs are read."""
-
-    def __init__(self, execution: Execution, names: Sequence[str], feeds: Mapping[str, Any]) -> None:
-        super().__init__(names, feeds)
-        inputs, outputs = execution.input_tensors, execution.output_tensors
-        self._inputs = [(name, inputs[name]) for name in execution.program.inputs]
-        self._outputs = [(outputs[name], execution.program.outputs[name]) for name in names]
-        self._submit = execution.submit
-
-    @staticmethod
-    def is_possible(execution: Execution, names: Sequence[str]) -> bool:
-        """Whether all inputs and outputs are tensors of the program."""
-        has_inputs = all(name in execution.input_tensors for name in execution.program.inputs)
-        return has_inputs and all(name in execution.output_tensors for name in names)
-
-    def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        for name, tensor in self._inputs:
-            write(tensor, feeds[name])
-        self._submit()
-        return [
-            array if value.is_plain else array.view(value.dtype).reshape(value.shape)
-            for array, value in ((tensor.numpy(), value) for tensor, value in self._outputs)
-        ]

@@ -6,7 +6,7 @@ import ctypes
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -145,6 +145,12 @@ class HostPart:
         That share the work; 0 for what ONNX Runtime takes by itself.
     spins : bool
         Whether the threads may spin while they wait, as ONNX Runtime's do by default: the part is the whole model.
+
+    Attributes
+    ----------
+    run_arrays : callable, optional
+        ONNX Runtime's own run: from names of outputs, all inputs as arrays that NumPy has a type for, and None to a
+        list of outputs. None where values have to be converted.
     """
 
     def __init__(
@@ -173,6 +179,7 @@ class HostPart:
 
         self._runtime = runtime = _onnx_runtime()
         self._gives_ort_values = False
+        self.run_arrays: Callable[[Sequence[str], Mapping[str, Any], None], list[Any]] | None = None
         try:
             if runtime is None:
                 from onnx.reference import ReferenceEvaluator
@@ -191,8 +198,11 @@ class HostPart:
                     self._session = new_session(runtime, part(unsized).SerializeToString(), options)
                 types = [described.type for described in self._session.get_outputs()]
                 self._gives_ort_values = any(not NUMPY_TYPES.issuperset(_elements(kind)) for kind in types)
+                if not self._gives_ort_values and not self._given:
+                    # Below its public method, which looks at names and feeds in Python at each run.
+                    self.run_arrays = getattr(getattr(self._session, "_sess", None), "run", self._session.run)
         except Exception as error:
-            raise self._error(error) from error
+            raise self.error(error) from error
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
         """The outputs, in their order.
@@ -205,7 +215,7 @@ class HostPart:
         try:
             return self._run({**feeds, **self._given})
         except Exception as error:
-            raise self._error(error) from error
+            raise self.error(error) from error
 
     def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
         runtime = self._runtime
@@ -222,7 +232,8 @@ class HostPart:
         found: list[Any] = self._session.run(self.outputs, given)
         return found
 
-    def _error(self, error: Exception) -> ModelError:
+    def error(self, error: Exception) -> ModelError:
+        """What a user is told of an exception of the host's library."""
         message = " ".join(str(error).split()) or type(error).__name__
         return ModelError(f"{host_name()} cannot run {self._label}: {message}")
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import crossings, placement
+from dmlvk.onnx.direct_run import DirectRun, direct_run
 from dmlvk.onnx.errors import RefusedError
-from dmlvk.onnx.execution import DirectDeviceRun, DirectHostRun, DirectRun, Held, own_results
+from dmlvk.onnx.execution import Held, own_results
 from dmlvk.onnx.foreseen import foreseen, sized
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.host import processors, threads_of_a_part
@@ -50,6 +51,8 @@ class ModelOnDevice:
     ----------
     last : Schedule, optional
         That of the last run.
+    direct : DirectRun, optional
+        A run like the last one.
     users : set of int
         The threads that run here or wait for it.
     """
@@ -75,12 +78,33 @@ class ModelOnDevice:
         self._obstacles = obstacles
         self._schedules: OrderedDict[Any, Schedule] = OrderedDict()
         self._steps: dict[tuple[bool, bool, tuple[int, ...], frozenset[str]], Step] = {}
-        self._direct: DirectRun | None = None
+        self.direct: DirectRun | None = None
         self._monitor = Monitor()
 
     def run(self, names: Sequence[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
         """The outputs of these names. The feeds are those of `arguments.checked_feeds`."""
-        return self._monitor.run(self._run, names, feeds, profile)
+        outputs = self.run_again(names, feeds) if profile is None else None
+        return self._monitor.run(self._run, names, feeds, profile) if outputs is None else outputs
+
+    def run_again(self, names: Any, feeds: Any) -> list[Any] | None:
+        """The outputs of what a caller asks for, if an earlier run is like this one: see `DirectRun.run`."""
+        direct = self.direct
+        outputs = None if direct is None else direct.run(names, feeds)
+        return self._run_in_other_sizes(names, feeds) if outputs is None else outputs
+
+    def _run_in_other_sizes(self, names: Any, feeds: Any) -> list[Any] | None:
+        """As `run_again`, if the last run is not like this one."""
+        if type(feeds) is not dict:
+            return None
+        try:
+            schedule = self._schedules.get(_sizes(feeds))
+        except Exception:  # a feed's shape is no tuple
+            return None
+        direct = None if schedule is None else schedule.direct
+        outputs = None if direct is None else direct.run(names, feeds)
+        if outputs is not None:
+            self.last, self.direct = schedule, direct
+        return outputs
 
     def tune(self, feeds: Mapping[str, Any]) -> None:
         """Measure the kernel paths of the layers of a run with such inputs; later runs are planned anew."""
@@ -96,7 +120,7 @@ class ModelOnDevice:
 
     def forget_plans(self) -> None:
         """Plan all later runs anew."""
-        self._direct = None
+        self.direct = None
         self._schedules.clear()
         self._steps.clear()
 
@@ -112,11 +136,7 @@ class ModelOnDevice:
         return self._graph, {name: held.host() for name, held in values.items()}, dispatched
 
     def _run(self, names: list[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
-        if self._direct is not None and profile is None:
-            outputs = self._direct.run(names, feeds)
-            if outputs is not None:
-                return outputs
-        key = tuple((name, getattr(feed, "shape", None)) for name, feed in feeds.items())
+        key = _sizes(feeds)
         schedule = self._schedules.get(key)
         if schedule is None:
             schedule = self._new_schedule(feeds)
@@ -128,7 +148,9 @@ class ModelOnDevice:
             for name in names:
                 if name in values:
                     profile.download(values[name])
-        self._direct = schedule.direct(names, feeds)
+        self.direct = schedule.direct = direct_run(
+            schedule.steps, self._monitor, names, feeds, names == self._graph.outputs
+        )
         return own_results([values.get(name) for name in names], [schedule.graph.constant(name) for name in names])
 
     def _new_schedule(self, feeds: Mapping[str, Any]) -> Schedule:
@@ -200,6 +222,11 @@ class ModelOnDevice:
         return found
 
 
+def _sizes(feeds: Mapping[str, Any]) -> Any:
+    """The sizes of feeds, by which schedules are kept."""
+    return tuple([(name, getattr(feed, "shape", None)) for name, feed in feeds.items()])
+
+
 def _held(feeds: Mapping[str, Any]) -> dict[str, Held]:
     return {name: Held(feed, is_shared=True) for name, feed in feeds.items()}
 
@@ -241,6 +268,8 @@ class Schedule:
     ----------
     is_complete : bool
         Whether the steps have all nodes.
+    direct : DirectRun, optional
+        A run like the last one with these sizes.
     """
 
     def __init__(
@@ -257,6 +286,7 @@ class Schedule:
         self.keeps_all = keeps_all
         self.steps: list[Step] = []
         self.is_complete = False
+        self.direct: DirectRun | None = None
         self._work = work or {}
 
     def shares(self, nodes: Sequence[Node]) -> tuple[float, float]:
@@ -287,12 +317,3 @@ class Schedule:
             from_device |= {name: outputs[name].size_in_bytes for name in step.last.output_tensors}
         down = sum(size for name, size in from_device.items() if name in read)
         return Traffic(len(self.steps), up, down)
-
-    def direct(self, names: Sequence[str], feeds: Mapping[str, Any]) -> DirectRun | None:
-        """A direct run, if a single step gives all outputs and, on the device, reads all feeds; else None."""
-        step = self.steps[0] if len(self.steps) == 1 and self.is_complete else None
-        if isinstance(step, HostStep) and DirectHostRun.is_possible(step.last, step.inputs, names, feeds):
-            return DirectHostRun(step.last, step.inputs, names, feeds)
-        if not isinstance(step, DeviceStep) or step.last is None or step.looked_at:
-            return None
-        return DirectDeviceRun(step.last, names, feeds) if DirectDeviceRun.is_possible(step.last, names) else None

@@ -49,7 +49,15 @@ def obstacles(graph: Graph) -> dict[int, str]:
             found[node.index] = SIZES
     found |= _optimized_with_neighbours(graph, found)
     found |= {node.index: "it is a view between nodes of the host" for node in _enclosed_views(graph, found)}
+    left = [node for node in graph.nodes if node.index not in found]
+    if found and all(_is_view(node) for node in left):
+        found |= {node.index: "it is a view, and nothing else runs on the device" for node in left}
     return found
+
+
+def _is_view(node: Node) -> bool:
+    entry = entry_of(node)
+    return entry is not None and entry.is_view
 
 
 def _optimized_with_neighbours(graph: Graph, on_host: Mapping[int, str]) -> dict[int, str]:

@@ -150,10 +150,10 @@ class InferenceSession(Pickled):
     Notes
     -----
     `run` may be called from several threads. On one device, runs go one after the other, unless `runs_at_once` allows
-    more. With several devices, each call runs as a whole on the device that has the fewest calls. So `run` in one
-    thread is no faster than on one device; `map`, `run_async` and `run` in several threads are. A batch is never split,
-    because nothing in a model says that its first dimension counts independent images. The bits do not depend on the
-    device.
+    more; those of a model that runs as a whole on the host go on at once, as in ONNX Runtime. With several devices,
+    each call runs as a whole on the device that has the fewest calls. So `run` in one thread is no faster than on one
+    device; `map`, `run_async` and `run` in several threads are. A batch is never split, because nothing in a model says
+    that its first dimension counts independent images. The bits do not depend on the device.
 
     The host is ONNX Runtime on the CPU, or without that package ONNX's reference evaluator.
 
@@ -242,6 +242,7 @@ class InferenceSession(Pickled):
             for _ in range(self._runs_at_once)
             for each in self.devices
         ]
+        self._only = self._parts[0] if len(self._parts) == 1 else None
         self._last: ModelOnDevice | None = None
         self._turns = Monitor()
         self._threads: ThreadPoolExecutor | None = None
@@ -377,10 +378,14 @@ class InferenceSession(Pickled):
         DeviceError
             The device is closed, lost, or out of memory.
         """
-        names = names_of(output_names) or self._graph.outputs
-        if run_options is not None:
-            require_run_options(run_options)
         feeds = input_feed if feeds is None else feeds
+        only = self._only
+        if only is not None and run_options is None:
+            outputs = only.run_again(output_names, feeds)
+            if outputs is not None:
+                return outputs
+        names = names_of(output_names) or self._graph.outputs
+        require_run_options(run_options)
         for name in names:
             if name not in self._graph.outputs:
                 raise ModelError(f"{self._place} has no output {name!r}; it has {', '.join(self._graph.outputs)}")
@@ -605,9 +610,9 @@ class InferenceSession(Pickled):
         return self._parts[0].trace(self._checked(feeds))
 
     def _on_some_device(self, names: list[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
-        if len(self._parts) == 1:
-            self._last = self._parts[0]
-            return self._last.run(names, feeds, profile)
+        if self._only is not None:
+            self._last = self._only
+            return self._only.run(names, feeds, profile)
         thread = threading.get_ident()
         self._last = part = self._turns.run(self._least_used, thread)
         try:

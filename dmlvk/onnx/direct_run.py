@@ -1,0 +1,150 @@
+"""Runs like an earlier one: their arguments are compared with that one's, and nothing is looked up or converted."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dmlvk.onnx.execution import own, write
+from dmlvk.onnx.host import HostPart, lacks_numpy_type
+from dmlvk.onnx.steps import DeviceStep, HostStep, Step
+from dmlvk.vulkan.interrupts.monitor import Monitor
+
+
+class DirectRun(ABC):
+    """A run of a single step.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The outputs, in their order.
+    feeds : mapping of str to ndarray
+        Those of the run that the step was planned for: sizes of inputs that it does not read may be constants of it.
+    is_all : bool
+        Whether these are the outputs of a caller who names none.
+    """
+
+    def __init__(self, names: Sequence[str], feeds: Mapping[str, Any], is_all: bool) -> None:
+        self._names = list(names)
+        self._kinds = [(name, feed.shape, feed.dtype) for name, feed in feeds.items()]
+        self._is_all = is_all
+
+    @abstractmethod
+    def run(self, names: Any, feeds: Any) -> list[Any] | None:
+        """The outputs of what a caller asks for; None, and nothing has run, if that is another run.
+
+        A run is like this one if it asks for the same outputs, and gives plain arrays of the same sizes and types.
+        Whatever is odd is another run, in which the arguments are looked at with care.
+        """
+
+    def _fits(self, names: Any, feeds: Any) -> bool:
+        try:
+            if names is None:
+                if not self._is_all:
+                    return False
+            elif type(names) is not list or names != self._names:
+                return False
+            if type(feeds) is not dict or len(feeds) != len(self._kinds):
+                return False
+            for name, shape, dtype in self._kinds:
+                feed = feeds[name]
+                if type(feed) is not np.ndarray or feed.shape != shape or feed.dtype != dtype:
+                    return False
+        except Exception:  # a feed is missing, or a name has a comparison of its own
+            return False
+        return True
+
+
+class DirectHostRun(DirectRun):
+    """A run of a model that is one part of the host: ONNX Runtime's, in which several threads may be at once."""
+
+    def __init__(
+        self, part: HostPart, inputs: Sequence[str], names: Sequence[str], feeds: Mapping[str, Any], is_all: bool
+    ) -> None:
+        super().__init__(names, feeds, is_all)
+        self._part = part
+        # Inputs of the model that no node reads are none of the part's.
+        self._inputs = None if len(inputs) == len(feeds) else inputs
+        self._is_single = len(names) == 1
+
+    @staticmethod
+    def is_possible(part: HostPart, inputs: Sequence[str], names: Sequence[str], feeds: Mapping[str, Any]) -> bool:
+        """Whether the part takes the feeds as they are, and gives each output once."""
+        if part.run_arrays is None or not feeds.keys() >= set(inputs):
+            return False
+        is_plain = all(isinstance(feed, np.ndarray) and not lacks_numpy_type(feed) for feed in feeds.values())
+        return is_plain and set(part.outputs) >= set(names) and len(set(names)) == len(names)
+
+    def run(self, names: Any, feeds: Any) -> list[Any] | None:
+        if not self._fits(names, feeds):
+            return None
+        if self._inputs is not None:
+            feeds = {name: feeds[name] for name in self._inputs}
+        part = self._part
+        try:
+            found: list[Any] = part.run_arrays(self._names, feeds, None)  # type: ignore[misc]
+        except Exception as error:
+            raise part.error(error) from error
+        return found if self._is_single else own(found)
+
+
+class DirectDeviceRun(DirectRun):
+    """A run of one program on the device, by one thread at a time: its inputs are written and its outputs are read."""
+
+    def __init__(
+        self, step: DeviceStep, monitor: Monitor, names: Sequence[str], feeds: Mapping[str, Any], is_all: bool
+    ) -> None:
+        super().__init__(names, feeds, is_all)
+        assert step.last is not None
+        self._step, self._execution, self._monitor = step, step.last, monitor
+        self._submit = step.last.submit
+        program, inputs, outputs = step.last.program, step.last.input_tensors, step.last.output_tensors
+        self._inputs = [(name, inputs[name]) for name in program.inputs]
+        self._outputs = [(outputs[name], program.outputs[name]) for name in names]
+
+    @staticmethod
+    def is_possible(step: DeviceStep, names: Sequence[str], feeds: Mapping[str, Any]) -> bool:
+        """Whether no feed's elements are looked at, and all inputs and outputs are tensors of the last program."""
+        execution = step.last
+        if execution is None or step.looked_at or not all(isinstance(feed, np.ndarray) for feed in feeds.values()):
+            return False
+        has_inputs = all(name in execution.input_tensors for name in execution.program.inputs)
+        return has_inputs and all(name in execution.output_tensors for name in names)
+
+    def run(self, names: Any, feeds: Any) -> list[Any] | None:
+        return self._monitor.run(self._run, feeds) if self._fits(names, feeds) else None
+
+    def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        self._step.last = self._execution
+        for name, tensor in self._inputs:
+            write(tensor, feeds[name])
+        self._submit()
+        return [
+            array if value.is_plain else array.view(value.dtype).reshape(value.shape)
+            for array, value in ((tensor.numpy(), value) for tensor, value in self._outputs)
+        ]
+
+
+def direct_run(
+    steps: Sequence[Step], monitor: Monitor, names: Sequence[str], feeds: Mapping[str, Any], is_all: bool
+) -> DirectRun | None:
+    """A run like the last one of these steps; None where a run has to look at more than the arguments' sizes and types.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        All steps of the run.
+    monitor : Monitor
+        In which the device runs.
+    names, feeds, is_all
+        As for `DirectRun`.
+    """
+    step = steps[0] if len(steps) == 1 else None
+    if isinstance(step, HostStep) and DirectHostRun.is_possible(step.last, step.inputs, names, feeds):
+        return DirectHostRun(step.last, step.inputs, names, feeds, is_all)
+    if isinstance(step, DeviceStep) and DirectDeviceRun.is_possible(step, names, feeds):
+        return DirectDeviceRun(step, monitor, names, feeds, is_all)
+    return None
