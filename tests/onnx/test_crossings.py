@@ -169,6 +169,17 @@ def test_sizes_end_no_part(device: dmlvk.Device) -> None:
     assert [step.where for step in profile.steps] == ["device", "outputs"]
 
 
+def test_sizes_of_some_dimensions_are_those_that_the_node_names(device: dmlvk.Device) -> None:
+    ranges: list[dict[str, Any]] = [{}, {"start": 1}, {"end": -1}, {"start": -3, "end": 2}, {"start": 2, "end": 1}]
+    nodes: list[Any] = [("Shape", ["x"], [f"y{k}"], named) for k, named in enumerate(ranges)]
+    feeds = {"x": elements(np.random.default_rng(10), np.float32, (2, 3, 4, 5))}
+    outputs = {f"y{k}": np.int64 for k in range(len(ranges))} | {"count": np.int64}
+    model = model_of([*nodes, ("Size", ["x"], ["count"], {})], feeds, outputs)
+    session = InferenceSession(model, device)
+    require_equal(session.run(None, feeds), onnx_runtime(model, feeds))
+    assert {row.where for row in session.placement} == {"folded"}
+
+
 def test_what_sizes_alone_decide_is_constant(device: dmlvk.Device) -> None:
     """Sizes may follow from values that follow from sizes; small values that sizes give are constants as well."""
     x = elements(np.random.default_rng(8), np.uint8, (2, 6, 5))
