@@ -124,9 +124,9 @@ def plan_convolution(node: Node, builder: ProgramBuilder) -> None:
     filter_shape, _ = builder.kind(names["filter_tensor"])
     rank = len(shape)
     if rank not in (3, 4) or len(filter_shape) != rank:
-        raise NotOnDeviceError(f"a convolution with {max(rank - 2, 0)} spatial dimensions; on the device it has 1 or 2")
+        raise NotOnDeviceError(f"it has {max(rank - 2, 0)} spatial dimensions; on the device a convolution has 1 or 2")
     if 0 in (*shape, *filter_shape):
-        raise NotOnDeviceError(f"a tensor without elements, {shape if 0 in shape else filter_shape}")
+        raise NotOnDeviceError(f"a tensor has no elements, {shape if 0 in shape else filter_shape}")
     sizes = (shape[0], shape[-1], *shape[1:-1]) if channels_last else shape
     geometry = spatial_arrays(node.attributes, sizes[2:], filter_shape[2:])
     filters = filter_shape[0]
@@ -164,7 +164,9 @@ def plan_convolution(node: Node, builder: ProgramBuilder) -> None:
     if names["bias_tensor"]:
         bias_shape, bias_type = builder.kind(names["bias_tensor"])
         if bias_shape != (filters,) or bias_type != np.int32:
-            raise NotOnDeviceError(f"a bias of shape {bias_shape} and type {bias_type.name}; it is int32 ({filters},)")
+            raise NotOnDeviceError(
+                f"its bias has shape {bias_shape} and type {bias_type.name}; it is int32 ({filters},)"
+            )
         operands.add("bias_tensor", names["bias_tensor"], (1, filters, 1, 1)[:rank])
     _with_normal_product(operands)
     desc = QuantizedLinearConvolutionDesc(**operands.tensors, **geometry, group_count=node.attributes.get("group", 1))
@@ -228,21 +230,21 @@ def spatial_arrays(attributes: Mapping[str, Any], sizes: Sequence[int], taps: Se
     dilations = tuple(attributes.get("dilations", (1,) * rank))
     pads = tuple(attributes.get("pads", (0,) * 2 * rank))
     if len(strides) != rank or len(dilations) != rank or len(pads) != 2 * rank or min(pads) < 0:
-        raise NotOnDeviceError(f"strides {strides}, dilations {dilations} or pads {pads} for {rank} dimensions")
+        raise NotOnDeviceError(f"strides {strides}, dilations {dilations} or pads {pads} do not fit {rank} dimensions")
     if min(*strides, *dilations) < 1:
-        raise NotOnDeviceError(f"strides {strides} or dilations {dilations} below 1")
+        raise NotOnDeviceError(f"strides {strides} or dilations {dilations} are below 1")
     start, end = pads[:rank], pads[rank:]
     auto_pad = attributes.get("auto_pad", b"NOTSET").decode()
     if auto_pad == "VALID":
         start = end = (0,) * rank
     elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         if max(dilations) > 1:
-            raise NotOnDeviceError(f"auto_pad {auto_pad} with dilations {dilations}, which ONNX Runtime refuses")
+            raise NotOnDeviceError(f"ONNX Runtime refuses auto_pad {auto_pad} with dilations {dilations}")
         needed = [
             (-(-size // step) - 1) * step + tap - size for size, step, tap in zip(sizes, strides, taps, strict=True)
         ]
         if min(needed) < 0:
-            raise NotOnDeviceError(f"auto_pad {auto_pad} with strides {strides} that step over a part of the input")
+            raise NotOnDeviceError(f"auto_pad is {auto_pad}, and strides {strides} step over a part of the input")
         less, more = tuple(n // 2 for n in needed), tuple(n - n // 2 for n in needed)
         start, end = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
     elif auto_pad != "NOTSET":

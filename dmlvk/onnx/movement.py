@@ -82,7 +82,7 @@ def plan_slice(node: Node, builder: ProgramBuilder) -> None:
 
 def _axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
-        raise NotOnDeviceError(f"axis {axis} of a tensor of rank {rank}")
+        raise NotOnDeviceError(f"its axis {axis} is no dimension of a tensor of rank {rank}")
     return axis % rank
 
 
@@ -97,12 +97,12 @@ def plan_split(node: Node, builder: ProgramBuilder) -> None:
         parts = list(node.attributes["split"])
     else:
         if length % count and node.version < 18:
-            raise NotOnDeviceError(f"{count} equal parts of {length} elements")
+            raise NotOnDeviceError(f"{length} elements cannot be split into {count} equal parts")
         most = -(-length // count)
         parts = [most] * (count - 1)
         parts.append(length - sum(parts))
     if len(parts) != count or sum(parts) != length or min(parts) < 1:
-        raise NotOnDeviceError(f"parts of {parts} elements from {length} for {count} outputs")
+        raise NotOnDeviceError(f"its parts have {parts} elements, of {length} for {count} outputs")
     start = 0
     for name, part in zip(node.outputs, parts, strict=True):
         ranges = [range(size) for size in source.shape]
@@ -125,10 +125,10 @@ def plan_gather(node: Node, builder: ProgramBuilder) -> None:
     length = source.shape[axis]
     indices = builder.parameter(node.input(1))
     if not indices.size or indices.min() < -length or indices.max() >= length:
-        raise NotOnDeviceError(f"indices of shape {indices.shape} into {length} elements, or beyond them")
+        raise NotOnDeviceError(f"its indices, of shape {indices.shape}, are empty or go beyond {length} elements")
     windows = _windows_of(np.where(indices < 0, indices + length, indices).reshape(-1).tolist())
     if len(windows) > MOST_WINDOWS:
-        raise NotOnDeviceError(f"indices that are more than {MOST_WINDOWS} windows")
+        raise NotOnDeviceError(f"its indices are more than {MOST_WINDOWS} windows")
     source = builder.in_own_order(source)
     names = []
     for number, window in enumerate(windows):
@@ -175,7 +175,9 @@ def concatenate(builder: ProgramBuilder, names: Sequence[str], axis: int, name: 
     axis = _axis(axis, len(first.shape))
     rest = first.shape[:axis] + first.shape[axis + 1 :]
     if any(source.shape[:axis] + source.shape[axis + 1 :] != rest or source.dtype != first.dtype for source in sources):
-        raise NotOnDeviceError(f"inputs of shapes {[source.shape for source in sources]} along axis {axis}")
+        raise NotOnDeviceError(
+            f"inputs of shapes {[source.shape for source in sources]} do not fit together along axis {axis}"
+        )
     lengths = [source.shape[axis] for source in sources]
     begins = [sum(lengths[:k]) for k in range(len(lengths))]
     shape = (*first.shape[:axis], sum(lengths), *first.shape[axis + 1 :])
@@ -195,7 +197,9 @@ def concatenate(builder: ProgramBuilder, names: Sequence[str], axis: int, name: 
         step = -(-elements * item // TENSOR_ALIGNMENT) * TENSOR_ALIGNMENT
         size = step * sum(lengths)
         if size > max(SMALL_IN_BYTES, MOST_GAPS * elements * item * sum(lengths)):
-            raise NotOnDeviceError(f"parts of {elements * item} bytes, which no tensor on the device can start at")
+            raise NotOnDeviceError(
+                f"its parts have {elements * item} bytes, after which no tensor on the device can begin"
+            )
         scratch = builder.scratch(size)
         gapped = list(packed_strides(rest))
         gapped.insert(axis, step // item)
@@ -224,7 +228,7 @@ def plan_transpose(node: Node, builder: ProgramBuilder) -> None:
     rank = len(source.shape)
     order = [int(k) for k in node.attributes.get("perm", range(rank)[::-1])]
     if sorted(order) != list(range(rank)):
-        raise NotOnDeviceError(f"perm {order} of a tensor of rank {rank}")
+        raise NotOnDeviceError(f"its perm {order} is no order of the dimensions of a tensor of rank {rank}")
     shape = tuple(source.shape[k] for k in order)
     # Dimension k of the source is dimension order.index(k) of the output.
     in_memory = tuple(order.index(k) for k in source.order or range(rank))
@@ -237,7 +241,7 @@ def plan_expand(node: Node, builder: ProgramBuilder) -> None:
     wanted = builder.integers(node.input(1))
     rank = max(len(wanted), len(source.shape))
     if rank > MAXIMUM_RANK:
-        raise NotOnDeviceError(f"an output of rank {rank}; on the device it has at most {MAXIMUM_RANK}")
+        raise NotOnDeviceError(f"its output has rank {rank}; on the device it has at most {MAXIMUM_RANK}")
     own = (1,) * (rank - len(source.shape)) + source.shape
     other = [1] * (rank - len(wanted)) + wanted
     if any(a != b and 1 not in (a, b) for a, b in zip(own, other, strict=True)):
@@ -256,7 +260,7 @@ def plan_depth_to_space(node: Node, builder: ProgramBuilder) -> None:
     """DepthToSpace: blocks of channels become blocks of pixels."""
     source, block = builder.value(node.inputs[0]), int(node.attributes["blocksize"])
     if len(source.shape) != 4 or block < 1 or source.shape[1] % block**2:
-        raise NotOnDeviceError(f"blocks of {block} by {block} from a tensor of shape {source.shape}")
+        raise NotOnDeviceError(f"a tensor of shape {source.shape} has no blocks of {block} by {block}")
     n, c, h, w = source.shape
     depth = c // block**2
     split: tuple[tuple[int, ...], ...]
@@ -271,7 +275,7 @@ def plan_space_to_depth(node: Node, builder: ProgramBuilder) -> None:
     """SpaceToDepth: blocks of pixels become blocks of channels."""
     source, block = builder.value(node.inputs[0]), int(node.attributes["blocksize"])
     if len(source.shape) != 4 or block < 1 or source.shape[2] % block or source.shape[3] % block:
-        raise NotOnDeviceError(f"blocks of {block} by {block} from a tensor of shape {source.shape}")
+        raise NotOnDeviceError(f"a tensor of shape {source.shape} has no blocks of {block} by {block}")
     n, c, h, w = source.shape
     split = ((n,), (c,), (h // block, block), (w // block, block))
     shape = (n, c * block**2, h // block, w // block)

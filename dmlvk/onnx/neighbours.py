@@ -77,7 +77,7 @@ def plan_byte_table(node: Node, builder: ProgramBuilder) -> None:
     sources = [builder.value(name) for name in node.inputs]
     shapes = [source.shape for source in sources]
     if any(math.prod(shape) <= 1 for shape in shapes[:1]):
-        raise NotOnDeviceError("a tensor of one element, for which the host's library may take its operands in turn")
+        raise NotOnDeviceError("a tensor has one element: the host's library may then exchange the operands")
     table = table_of(builder.graph, node, shapes)
     axis = node.attributes.get("axis")
     builder.set(node.outputs[0], _look_up(builder, sources, table, _dtype(builder, node.outputs[0]), axis))
@@ -118,14 +118,14 @@ def _order_of_mean(mean: Node, builder: ProgramBuilder, shape: Sequence[int]) ->
     rank = len(shape)
     if mean.op_type == "GlobalAveragePool":
         if rank not in (3, 4, 5):
-            raise NotOnDeviceError(f"a pool of a tensor of rank {rank}; on the device it is 3 to 5")
+            raise NotOnDeviceError(f"its input has rank {rank}; on the device a pool takes 3 to 5")
         return list(range(2, rank)), 4
     given = builder.integers(mean.input(1)) if mean.input(1) else list(mean.attributes.get("axes", ()))
     if not given and mean.attributes.get("noop_with_empty_axes", 0):
         raise NotOnDeviceError("it takes no mean")
     axes = sorted({axis + rank if axis < 0 else axis for axis in given}) or list(range(rank))
     if not all(0 <= axis < rank for axis in axes):
-        raise NotOnDeviceError(f"the axes {given} of a tensor of rank {rank}")
+        raise NotOnDeviceError(f"its axes {given} are no dimensions of a tensor of rank {rank}")
     # Whether neighbouring dimensions are reduced, and their elements: ONNX Runtime chooses its loops by that.
     groups = [(reduces, [*group]) for reduces, group in groupby(range(rank), axes.__contains__)]
     if len(groups) > 2 and not groups[0][0] and math.prod(shape[k] for k in groups[0][1]) == 1:
@@ -222,7 +222,9 @@ def _quantization(node: Node, builder: ProgramBuilder, source: Value, operands: 
             axis = node.attributes.get("axis", 1)
             axis += rank if axis < 0 else 0
             if node.attributes.get("block_size", 0) or not 0 <= axis < rank or constant.shape != (shape[axis],):
-                raise NotOnDeviceError(f"{node.input(position)!r} of shape {constant.shape} for a tensor {shape}")
+                raise NotOnDeviceError(
+                    f"{node.input(position)!r} has the shape {constant.shape}, for a tensor of shape {shape}"
+                )
             along = [shape[axis] if k == axis else 1 for k in range(rank)]
             # One element for each index along the axis, which the other dimensions repeat.
             value = builder.value(node.input(position))
@@ -236,7 +238,9 @@ def plan_quantize(node: Node, builder: ProgramBuilder) -> None:
     source = builder.value(node.inputs[0])
     dtype = _dtype(builder, node.outputs[0])
     if source.dtype != np.float32 or dtype not in (np.dtype(np.uint8), np.dtype(np.int8)):
-        raise NotOnDeviceError(f"from {source.dtype.name} to {dtype.name}; on the device from float32 to 8 bits")
+        raise NotOnDeviceError(
+            f"it converts {source.dtype.name} to {dtype.name}; on the device it converts float32 to 8 bits"
+        )
     _plan_conversion(node, builder, source, dtype, ElementWiseQuantizeLinearDesc)
 
 
@@ -267,7 +271,7 @@ def _pooled(
     channels_last = bool(node.attributes.get("channels_last", 0))
     rank = len(source.shape)
     if rank not in (3, 4, 5):
-        raise NotOnDeviceError(f"a pool of a tensor of rank {rank}; on the device it is 3 to 5")
+        raise NotOnDeviceError(f"its input has rank {rank}; on the device a pool takes 3 to 5")
     by_field = (0, rank - 1, *range(1, rank - 1)) if channels_last else tuple(range(rank))
     sizes = tuple(source.shape[k] for k in by_field)
     taps = tuple(sizes[2:] if window is None else window)
@@ -389,7 +393,7 @@ def check_resize(node: Node, graph: Graph) -> None:
     if node.attributes.get("mode", b"nearest") != b"nearest":
         raise NotOnDeviceError("its mode is not nearest")
     if node.attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch" or node.version < 11:
-        raise NotOnDeviceError("an aspect ratio that is kept, or a version below 11")
+        raise NotOnDeviceError("it keeps the aspect ratio, or is older than version 11")
 
 
 def plan_quantized_concat(node: Node, builder: ProgramBuilder) -> None:
@@ -435,7 +439,7 @@ def plan_resize(node: Node, builder: ProgramBuilder) -> None:
     source = builder.value(node.inputs[0])
     shape = source.shape
     if not shape:
-        raise NotOnDeviceError("a single element")
+        raise NotOnDeviceError("its input is a single element")
     rank = len(shape)
     axes = [int(axis) % rank for axis in node.attributes.get("axes", range(rank))]
     given = builder.parameter(node.input(2)) if node.input(2) else np.zeros(0)
@@ -447,7 +451,7 @@ def plan_resize(node: Node, builder: ProgramBuilder) -> None:
         for axis, length in zip(axes, builder.integers(node.input(3)), strict=True):
             scales[axis], lengths[axis] = np.float32(length) / np.float32(shape[axis]), length
     if min(lengths) < 1:
-        raise NotOnDeviceError(f"an output of sizes {lengths}")
+        raise NotOnDeviceError(f"its output would have the sizes {lengths}")
     whole, pieces = [1] * rank, {}
     for k in range(rank) if lengths != list(shape) else ():  # of the same sizes it is a copy, whatever the scales are
         indices = _nearest(node, shape[k], lengths[k], scales[k])
@@ -457,9 +461,9 @@ def plan_resize(node: Node, builder: ProgramBuilder) -> None:
         else:
             pieces[k] = _windows(indices)
     if sum(map(len, pieces.values())) > MOST_WINDOWS:
-        raise NotOnDeviceError(f"sizes {list(shape)} to {lengths}, which take more than {MOST_WINDOWS} copies")
+        raise NotOnDeviceError(f"sizes {list(shape)} to {lengths} take more than {MOST_WINDOWS} copies")
     if sum(factor > 1 for factor in whole) + rank > MAXIMUM_RANK or (pieces and rank == MAXIMUM_RANK):
-        raise NotOnDeviceError(f"a tensor of rank {rank}")
+        raise NotOnDeviceError(f"its input has rank {rank}, which leaves no dimension along which elements repeat")
     # The axis that shrinks the most comes first, so that the least is moved.
     for k in sorted(pieces, key=lambda axis: lengths[axis] / shape[axis]):
         source = _gathered(builder, f"{node.outputs[0]}:{k}", source, k, pieces[k])
@@ -538,7 +542,7 @@ def _nearest(node: Node, size: int, length: int, scale: np.float32) -> Array:
     elif mode == b"align_corners":
         c = o * np.float32(size - 1) / np.float32(length - 1) if length > 1 else np.zeros_like(o)
     else:
-        raise NotOnDeviceError(f"coordinate_transformation_mode {mode.decode()!r}")
+        raise NotOnDeviceError(f"its coordinate_transformation_mode is {mode.decode()!r}")
     rounding = node.attributes.get("nearest_mode", b"round_prefer_floor" if node.version >= 11 else b"floor")
     floor = np.floor(c)
     is_tie = np.abs(c - floor - np.float32(0.5)) < 1e-6
@@ -549,5 +553,5 @@ def _nearest(node: Node, size: int, length: int, scale: np.float32) -> Array:
         b"round_prefer_ceil": np.where(is_tie, floor + 1, np.floor(c + np.float32(0.5))),
     }.get(rounding)
     if nearest is None:
-        raise NotOnDeviceError(f"nearest_mode {rounding.decode()!r}")
+        raise NotOnDeviceError(f"its nearest_mode is {rounding.decode()!r}")
     return np.clip(nearest, 0, size - 1).astype(np.int64)

@@ -24,21 +24,21 @@ def plan_one_hot(node: Node, builder: ProgramBuilder) -> None:
     shape, dtype = builder.kind(node.inputs[0])
     if dtype not in INDEX_TYPES:
         names = ", ".join(sorted(index.name for index in INDEX_TYPES))
-        raise NotOnDeviceError(f"indices of {dtype.name}; on the device they are {names}")
+        raise NotOnDeviceError(f"its indices are {dtype.name}; on the device they are {names}")
     if not shape:
-        raise NotOnDeviceError("a single index without dimensions, which ONNX Runtime refuses")
+        raise NotOnDeviceError("its index has no dimensions, which ONNX Runtime refuses")
     rank = len(shape) + 1
     axis = int(node.attributes.get("axis", -1))
     if not -rank <= axis < rank:
-        raise NotOnDeviceError(f"axis {axis} of an output of rank {rank}")
+        raise NotOnDeviceError(f"its axis {axis} is no dimension of an output of rank {rank}")
     axis %= rank
     given = np.asarray(builder.parameter(node.inputs[1]))
     if given.size != 1 or given.ndim > 1 or given.dtype.kind not in "if" or not 1 <= given.reshape(()) < 1 << 32:
-        raise NotOnDeviceError(f"a depth of {given.tolist()}")
+        raise NotOnDeviceError(f"its depth is {given.tolist()}")
     depth = int(given.reshape(()))
     indices, values = builder.packed(node.inputs[0]), builder.packed(node.inputs[2])
     if values.shape != (2,):
-        raise NotOnDeviceError(f"values of shape {values.shape}; on the device they are (2,)")
+        raise NotOnDeviceError(f"its values have the shape {values.shape}; on the device it is (2,)")
     output = builder.new(values.dtype, (*shape[:axis], depth, *shape[axis:]))
     desc = OneHotDesc(
         indices_tensor=TensorDesc(DataType.from_numpy(dtype), (*shape[:axis], 1, *shape[axis:])),
@@ -64,7 +64,7 @@ def plan_trilu(node: Node, builder: ProgramBuilder) -> None:
     """Trilu: zeros on one side of a diagonal."""
     source = builder.packed(node.inputs[0])
     if len(source.shape) < 2:
-        raise NotOnDeviceError(f"a tensor of shape {source.shape}, which is no matrix")
+        raise NotOnDeviceError(f"its input has the shape {source.shape}, which is no matrix")
     k = _only(builder.integers(node.input(1), (0, 1))) if node.input(1) else 0
     begin, end = (INT32_MIN, k) if node.attributes.get("upper", 1) else (k + 1, INT32_MAX)
     output = builder.new(source.dtype, source.shape)
@@ -88,7 +88,7 @@ def plan_eye_like(node: Node, builder: ProgramBuilder) -> None:
         raise NotOnDeviceError(f"its dtype is {element}, of which the device has no tensors")
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element))
     if len(shape) != 2:
-        raise NotOnDeviceError(f"a tensor of shape {shape}, which is no matrix")
+        raise NotOnDeviceError(f"its shape is {shape}, which is no matrix")
     k = int(node.attributes.get("k", 0))
     output = builder.new(dtype, shape)
     desc = DiagonalMatrix1Desc(

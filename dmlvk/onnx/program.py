@@ -244,9 +244,9 @@ class ProgramBuilder:
         if not is_movable(dtype):
             raise NotOnDeviceError(f"the device has no tensors of {dtype.name}")
         if len(shape) > MAXIMUM_RANK:
-            raise NotOnDeviceError(f"a tensor of rank {len(shape)}; on the device it has at most {MAXIMUM_RANK}")
+            raise NotOnDeviceError(f"a tensor has rank {len(shape)}; on the device it has at most {MAXIMUM_RANK}")
         if 0 in shape:
-            raise NotOnDeviceError(f"a tensor without elements, {shape}")
+            raise NotOnDeviceError(f"a tensor has no elements, {shape}")
         value = Value(self._storage(0), dtype, tuple(shape), shortest_order(shape, order))
         self.program.sizes[value.storage] = value.desc().total_size_in_bytes
         return value
@@ -267,7 +267,7 @@ class ProgramBuilder:
     def view(self, name: str, source: Value, shape: tuple[int, ...]) -> None:
         """An output that is another value's memory in another shape. The source lies in ONNX's own order."""
         if len(shape) > MAXIMUM_RANK:
-            raise NotOnDeviceError(f"a tensor of rank {len(shape)}; on the device it has at most {MAXIMUM_RANK}")
+            raise NotOnDeviceError(f"a tensor has rank {len(shape)}; on the device it has at most {MAXIMUM_RANK}")
         self.set(name, replace(source, shape=tuple(shape)))
 
     def dispatch(

@@ -34,7 +34,7 @@ def plan_flatten(node: Node, builder: ProgramBuilder) -> None:
     source = builder.packed(node.inputs[0])
     axis, rank = int(node.attributes.get("axis", 1)), len(source.shape)
     if not -rank <= axis <= rank:
-        raise NotOnDeviceError(f"axis {axis} of a tensor of rank {rank}")
+        raise NotOnDeviceError(f"its axis {axis} is no dimension of a tensor of rank {rank}")
     axis += rank if axis < 0 else 0
     builder.view(node.outputs[0], source, (math.prod(source.shape[:axis]), math.prod(source.shape[axis:])))
 
@@ -49,7 +49,7 @@ def _given_axes(node: Node, builder: ProgramBuilder, ranks: Collection[int]) -> 
 def _counted(axes: Sequence[int], rank: int) -> list[int]:
     """Dimensions counted from the first."""
     if any(not -rank <= axis < rank for axis in axes) or len({axis % rank for axis in axes}) != len(axes):
-        raise NotOnDeviceError(f"axes {axes} of a tensor of rank {rank}")
+        raise NotOnDeviceError(f"its axes {axes} are no dimensions of a tensor of rank {rank}")
     return [axis % rank for axis in axes]
 
 

@@ -410,7 +410,7 @@ class RandomNetwork:
 
 # Of the reasons of the host's nodes, those that a random network may have: a Resize of indices without any rule would
 # be too many copies, and in a chain of functions of one element ONNX Runtime may take its operands in turn.
-HOST_RULES = ("copies", "a tensor of one element")
+HOST_RULES = ("copies", "a tensor has one element")
 
 
 def differences(

@@ -188,11 +188,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "skipping same": (
         {"attributes": {"auto_pad": "SAME_UPPER", "strides": [6, 6]}},
-        "auto_pad SAME_UPPER with strides (6, 6) that step over a part of the input",
+        "auto_pad is SAME_UPPER, and strides (6, 6) step over a part of the input",
     ),
     "dilated same": (
         {"attributes": {"auto_pad": "SAME_LOWER", "dilations": [2, 1]}},
-        "auto_pad SAME_LOWER with dilations (2, 1), which ONNX Runtime refuses",
+        "ONNX Runtime refuses auto_pad SAME_LOWER with dilations (2, 1)",
     ),
     "other kernel": (
         {"attributes": {"kernel_shape": [3, 2]}},

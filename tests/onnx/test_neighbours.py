@@ -77,7 +77,7 @@ def test_a_table_of_one_element_stays_on_the_host(device: dmlvk.Device) -> None:
     constants |= {"t": np.array(0.004, np.float32), "u": np.array(-128, np.int8)}
     nodes.append(("com.microsoft.QLinearSigmoid", ["v", "s", "z", "t", "u"], ["y"], {}))
     rows = placed(device, model_of(nodes, {"x": x}, {"y": np.int8}, constants), {"x": x})
-    assert rows[1].where == "host" and "a tensor of one element" in rows[1].reason
+    assert rows[1].where == "host" and "a tensor has one element" in rows[1].reason
 
 
 def test_an_operand_that_is_repeated_comes_second(device: dmlvk.Device) -> None:

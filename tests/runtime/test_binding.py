@@ -125,25 +125,44 @@ def test_an_output_that_shares_memory_with_an_input(device: dmlvk.Device, operat
     np.testing.assert_array_equal(neighbour.numpy(), values)
 
 
+def test_outputs_that_share_memory(device: dmlvk.Device) -> None:
+    image, indices = dmlvk.TensorDesc("uint8", (1, 1, 2, 2)), dmlvk.TensorDesc("uint32", (1, 1, 2, 2))
+    one = dict.fromkeys(("strides", "window_size", "dilations"), (1, 1))
+    none = dict.fromkeys(("start_padding", "end_padding"), (0, 0))
+    desc = dmlvk.MaxPooling2Desc(input_tensor=image, output_tensor=image, output_indices_tensor=indices, **one, **none)
+    buffer = device.buffer(64)
+    refused(
+        device.compile(desc),
+        r"output_tensor \(bytes 0 to 4 of its memory\) overlaps output_indices_tensor \(bytes 0 to 16\)",
+        input_tensor=device.tensor(image),
+        output_tensor=buffer.tensor(image),
+        output_indices_tensor=buffer.tensor(indices),
+    )
+
+
 def test_other_things_in_a_list_of_bindings(device: dmlvk.Device) -> None:
     with pytest.raises(TypeError, match=r"bindings\[0\] is a str"):
         device.submit(["binding"])  # type: ignore[list-item]
 
 
-def test_tensors_at_every_offset_in_a_buffer(device: dmlvk.Device, operator: dmlvk.CompiledOperator) -> None:
+@pytest.mark.parametrize("path", ["blocks", "tiles", "boxes"])
+def test_tensors_at_every_offset_in_a_buffer(device: dmlvk.Device, path: str) -> None:
     """Bindings are aligned to up to 256 bytes, tensors to 16: the push constants hold the remaining offset."""
-    buffer = device.buffer(4096)
-    everything = buffer.tensor(dmlvk.TensorDesc(dmlvk.DataType.UINT8, (4096,)))
+    limits = dataclasses.replace(device.profile.limits, min_storage_buffer_offset_alignment=256)
     values = np.arange(32, dtype=np.int32).reshape(4, 8)
-    for step in range(0, 272, 16):
-        expected = np.full(4096, 0xA5, np.uint8)
-        everything.write(expected)
-        source, target = buffer.tensor(DESC, step), buffer.tensor(DESC, 2048 - step)
-        source.write(values + step)
-        operator(input_tensor=source, output_tensor=target)
-        for place in (step, 2048 - step):
-            expected[place : place + 128] = (values + step).reshape(-1).view(np.uint8)
-        np.testing.assert_array_equal(everything.numpy(), expected)
+    with dmlvk.Device(device.name, profile=dataclasses.replace(device.profile, limits=limits)) as own:
+        operator = own.compile(copy_desc(DESC), path=path)
+        buffer = own.buffer(4096)
+        everything = buffer.tensor(dmlvk.TensorDesc(dmlvk.DataType.UINT8, (4096,)))
+        for step in range(0, 272, 16):
+            expected = np.full(4096, 0xA5, np.uint8)
+            everything.write(expected)
+            source, target = buffer.tensor(DESC, step), buffer.tensor(DESC, 2048 - step)
+            source.write(values + step)
+            operator(input_tensor=source, output_tensor=target)
+            for place in (step, 2048 - step):
+                expected[place : place + 128] = (values + step).reshape(-1).view(np.uint8)
+            np.testing.assert_array_equal(everything.numpy(), expected)
 
 
 @pytest.mark.parametrize("variant", ["segmented", "segmented-staged"])
@@ -158,18 +177,3 @@ def test_tensors_across_segments_of_their_memory(device: dmlvk.Device, variant: 
         target = own.buffer(6 * SMALL_SEGMENT).tensor(desc, 2 * SMALL_SEGMENT - offset)
         own.compile(copy_desc(desc))(input_tensor=source, output_tensor=target)
         np.testing.assert_array_equal(target.numpy(), values)
-
-
-@pytest.mark.parametrize("data_type", ["uint8", "float64"])
-def test_the_start_of_a_tensor_between_two_alignments_of_the_device(device: dmlvk.Device, data_type: str) -> None:
-    """Kernels find the first element by its distance from the aligned start of the binding, in units of their own."""
-    limits = dataclasses.replace(device.profile.limits, min_storage_buffer_offset_alignment=256)
-    values = np.random.default_rng(5).integers(0, 100, (5, 24)).astype(data_type)
-    desc = dmlvk.TensorDesc(data_type, values.shape)
-    with dmlvk.Device(device.name, profile=dataclasses.replace(device.profile, limits=limits)) as own:
-        buffer = own.buffer(8192)
-        for start, path in ((16, "blocks"), (256 + 48, "tiles"), (240, "boxes")):
-            source, target = buffer.tensor(desc, start), buffer.tensor(desc, 4096 + start)
-            source.write(values)
-            own.compile(copy_desc(desc), path=path)(input_tensor=source, output_tensor=target).wait()
-            np.testing.assert_array_equal(target.numpy(), values)
