@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters, only
 from dmlvk.conformance.cases.layouts import INPUT_LAYOUTS, LIMITS, OUTPUT_LAYOUTS, SIZES, fits_rank, lay_out
 from dmlvk.conformance.cases.values import elements_of
 from dmlvk.data_type import DataType
@@ -98,7 +98,7 @@ def parameters(declared: type[OperatorDesc]) -> Mapping[str, Any]:
         "scales": ("one", "each") if per_channel else ("one",),
         "input": INPUT_LAYOUTS if declared.input_fields else ("packed",),
         "output": OUTPUT_LAYOUTS,
-        "limits": {name: LIMITS[name] for name in ("own", "cut", "floor")},
+        "limits": only(LIMITS, "own", "cut", "floor"),
         "path": (PLANNERS_CHOICE, *KERNEL_PATHS[declared]),
         "device": DEVICES,
     }

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Parameters, group
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -77,16 +77,14 @@ def axis(numbers: np.random.Generator, p: Parameters) -> Workload:
 GROUPS = (
     # A table of pairs does not fit into the small storage buffers of these limits.
     declared_form(ByteTableDesc, left_out=lambda labels: labels["limits"] == "cut" and labels["optional"] == "present"),
-    Group("byte_table:every", every, {"input": BYTES, "table": BYTES, "path": PATHS, "device": DEVICES}),
-    Group("byte_table:pairs", pairs, {"first": BYTES, "second": BYTES, "table": BYTES}),
-    Group(
+    group("byte_table:every", every, input=BYTES, table=BYTES, path=PATHS, device=DEVICES),
+    group("byte_table:pairs", pairs, first=BYTES, second=BYTES, table=BYTES),
+    group(
         "byte_table:axis",
         axis,
-        {
-            "axis": (0, 1, 2),
-            "rows": ("odd", "whole"),
-            "second": {"absent": False, "present": True},
-            "limits": {"own": LIMITS["own"], "floor": LIMITS["floor"]},
-        },
+        axis=(0, 1, 2),
+        rows=("odd", "whole"),
+        second={"absent": False, "present": True},
+        limits={"own": LIMITS["own"], "floor": LIMITS["floor"]},
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Parameters, group
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -59,16 +59,14 @@ def planes(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 GROUPS = (
     declared_form(ByteTableMeanDesc),
-    Group(
+    group(
         "byte_table_mean:planes",
         planes,
-        {
-            "lanes": LANE_COUNTS,
-            "plane": PLANES,
-            "layout": ("NCHW", "NHWC"),
-            "table": ("scale", "sizes", "extreme", "denormal", "infinite"),
-            "path": PATHS,
-            "device": DEVICES,
-        },
+        lanes=LANE_COUNTS,
+        plane=PLANES,
+        layout=("NCHW", "NHWC"),
+        table=("scale", "sizes", "extreme", "denormal", "infinite"),
+        path=PATHS,
+        device=DEVICES,
     ),
 )

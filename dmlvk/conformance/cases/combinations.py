@@ -24,6 +24,10 @@ PLANNERS_CHOICE = "auto"
 # A device as it is, or planned for as another kind.
 DEVICES: Mapping[str, DeviceType | None] = {"own": None, "gpu": DeviceType.DISCRETE_GPU, "cpu": DeviceType.CPU}
 
+GPU_AND_OWN = {label: DEVICES[label] for label in ("own", "gpu")}
+# For cases of many workgroups: a CPU driver's dispatches are kept too short for them.
+GPU = {"gpu": DeviceType.DISCRETE_GPU}
+
 Parameters = Any  # a SimpleNamespace with an attribute for each parameter
 Build = Callable[[np.random.Generator, Parameters], Workload]
 
@@ -104,6 +108,32 @@ class Group:
         support = None if self.support is None else partial(_swapped, self.support, parameters)
         forced = None if path == PLANNERS_CHOICE else path
         return Case(name, build, forced, is_default, support, self.sentence)
+
+
+def group(
+    name: str,
+    build: Build,
+    *,
+    default: str = "pairs",
+    keep: Callable[[Mapping[str, str]], bool] | None = None,
+    left_out: Callable[[Mapping[str, str]], bool] | None = None,
+    support: Callable[[DeviceProfile, Parameters], NotSupported | None] | None = None,
+    about: str = "",
+    **parameters: Mapping[str, Any] | Sequence[Any],
+) -> Group:
+    """A group whose parameters are the further arguments, in their order. The name "in", a word of Python, is in_."""
+    named = {parameter.rstrip("_"): values for parameter, values in parameters.items()}
+    return Group(name, build, named, default, keep, left_out, support, about)
+
+
+def only(values: Mapping[str, Any], *labels: str) -> dict[str, Any]:
+    """Some of a parameter's values."""
+    return {label: values[label] for label in labels}
+
+
+def by_sizes(*values: Sequence[int]) -> dict[str, Sequence[int]]:
+    """A parameter's values that are sizes or steps, labelled as "3x5"."""
+    return {"x".join(map(str, value)): value for value in values}
 
 
 def _swapped(

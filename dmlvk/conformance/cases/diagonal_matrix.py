@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
+from dmlvk.conformance.cases.combinations import GPU_AND_OWN, Parameters, group
 from dmlvk.conformance.cases.layouts import LIMITS, OUTPUT_LAYOUTS, SIZES, TYPES, TYPES_BY_SIZE, lay_out
 from dmlvk.conformance.cases.values import SPECIAL_BITS
 from dmlvk.data_type import DataType
@@ -100,44 +100,49 @@ FORMS = {
 }
 
 GROUPS = (
-    Group("diagonal_matrix:form", form, {"form": FORMS, "path": KERNEL_PATHS[DiagonalMatrixDesc]}),
-    Group(
+    group("diagonal_matrix:form", form, form=FORMS, path=KERNEL_PATHS[DiagonalMatrixDesc]),
+    group(
         "diagonal_matrix:ends",
         ends,
-        {"offset": {"min": INT32_MIN, "-28": -28, "36": 36, "max": INT32_MAX}, "type": {"uint8": DataType.UINT8}},
+        offset={"min": INT32_MIN, "-28": -28, "36": 36, "max": INT32_MAX},
+        type={"uint8": DataType.UINT8},
     ),
-    Group("diagonal_matrix:page", page, {"example": ("1", "2", "3", "4")}, default="all"),
-    Group(
+    group("diagonal_matrix:page", page, example=("1", "2", "3", "4"), default="all"),
+    group(
         "diagonal_matrix:layout",
         layout,
-        {"type": TYPES, "rank": (2, 3, 4), "output": OUTPUT_LAYOUTS, "offset": (0, 2, -3)},
+        type=TYPES,
+        rank=(2, 3, 4),
+        output=OUTPUT_LAYOUTS,
+        offset=(0, 2, -3),
         default="none",
     ),
-    Group(
+    group(
         "diagonal_matrix:shape",
         shape,
-        {
-            "shape": {
-                "x".join(map(str, sizes)): sizes
-                for sizes in ((1, 1), (1, 97), (97, 1), (2, 200), (200, 2), (9, 1, 1), (5, 4, 3, 2), (23, 9, 17))
-            },
-            "offset": (0, 1, -1),
-            "type": TYPES_BY_SIZE,
-            "device": {name: DEVICES[name] for name in ("own", "gpu")},
+        shape={
+            "x".join(map(str, sizes)): sizes
+            for sizes in ((1, 1), (1, 97), (97, 1), (2, 200), (200, 2), (9, 1, 1), (5, 4, 3, 2), (23, 9, 17))
         },
+        offset=(0, 1, -1),
+        type=TYPES_BY_SIZE,
+        device=GPU_AND_OWN,
         default="none",
     ),
-    Group("diagonal_matrix:bits", bits, {"number": range(9)}, default="none"),
-    Group(
+    group("diagonal_matrix:bits", bits, number=range(9), default="none"),
+    group(
         "diagonal_matrix:value",
         value,
-        {"type": TYPES, "number": {"10.6": 10.6, "-10.6": -10.6, "0.9": 0.9, "-0.0": -0.0, "100": 100}},
+        type=TYPES,
+        number={"10.6": 10.6, "-10.6": -10.6, "0.9": 0.9, "-0.0": -0.0, "100": 100},
         default="none",
     ),
-    Group(
+    group(
         "diagonal_matrix:cut",
         cut,
-        {"type": TYPES_BY_SIZE, "shape": ("wide", "tall"), "limits": ("cut", "cut_floor", "floor")},
+        type=TYPES_BY_SIZE,
+        shape=("wide", "tall"),
+        limits=("cut", "cut_floor", "floor"),
         default="none",
     ),
 )

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, GPU, GPU_AND_OWN, Parameters, group, only
 from dmlvk.conformance.cases.layouts import (
+    FLOATS,
     INPUT_LAYOUTS,
     LIMITS,
     OUTPUT_LAYOUTS,
@@ -47,9 +48,6 @@ BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "value_of_other_bytes": {"value": "0700"},
 }
 
-GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
-# Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
-GPU = {"gpu": DEVICES["gpu"]}
 ABSENT = "absent"
 
 Band = tuple[int, int]
@@ -195,101 +193,79 @@ def _in_range(value: int) -> str:
 
 
 GROUPS = (
-    Group(
+    group(
         "diagonal_matrix1:layout",
         layout,
-        {
-            "type": TYPES,
-            "rank": (2, 3, 4),
-            "input": (ABSENT, *INPUT_LAYOUTS),
-            "output": OUTPUT_LAYOUTS,
-            "band": BANDS,
-            "path": KERNEL_PATHS[DiagonalMatrix1Desc],
-        },
+        type=TYPES,
+        rank=(2, 3, 4),
+        input=(ABSENT, *INPUT_LAYOUTS),
+        output=OUTPUT_LAYOUTS,
+        band=BANDS,
+        path=KERNEL_PATHS[DiagonalMatrix1Desc],
     ),
-    Group(
+    group(
         "diagonal_matrix1:ends",
         ends,
-        {
-            "begin": {_in_range(value): value for value in ENDS},
-            "end": {_in_range(value): value for value in ENDS},
-            "type": TYPES_BY_SIZE,
-            "input": (ABSENT, "packed"),
-            "output": ("packed", "permuted"),
-        },
+        begin={_in_range(value): value for value in ENDS},
+        end={_in_range(value): value for value in ENDS},
+        type=TYPES_BY_SIZE,
+        input=(ABSENT, "packed"),
+        output=("packed", "permuted"),
     ),
-    Group(
+    group(
         "diagonal_matrix1:shape",
         shape,
-        {
-            "shape": {
-                "x".join(map(str, sizes)): sizes
-                for sizes in (
-                    *((1, 1), (1, 97), (97, 1), (3, 3), (2, 200), (200, 2)),
-                    *((9, 1, 1), (5, 4, 3, 2), (1, 1, 40, 41)),
-                )
-            },
-            "band": {name: BANDS[name] for name in ("identity", "strip", "kept_strip")},
-            "type": TYPES_BY_SIZE,
-            "input": (ABSENT, "packed", "broadcast"),
-            "device": GPU_AND_OWN,
+        shape={
+            "x".join(map(str, sizes)): sizes
+            for sizes in (
+                *((1, 1), (1, 97), (97, 1), (3, 3), (2, 200), (200, 2)),
+                *((9, 1, 1), (5, 4, 3, 2), (1, 1, 40, 41)),
+            )
         },
+        band=only(BANDS, "identity", "strip", "kept_strip"),
+        type=TYPES_BY_SIZE,
+        input=(ABSENT, "packed", "broadcast"),
+        device=GPU_AND_OWN,
     ),
-    Group(
+    group(
         "diagonal_matrix1:small_matrices",
         small_matrices,
-        {
-            "type": TYPES_BY_SIZE,
-            "rows": (2, 5, 9),
-            "columns": (1, 2, 3, 5, 9, 15, 17, 33),
-            "band": {name: BANDS[name] for name in ("identity", "upper", "kept_diagonal")},
-            "input": (ABSENT, "packed"),
-            "device": DEVICES,
-        },
+        type=TYPES_BY_SIZE,
+        rows=(2, 5, 9),
+        columns=(1, 2, 3, 5, 9, 15, 17, 33),
+        band=only(BANDS, "identity", "upper", "kept_diagonal"),
+        input=(ABSENT, "packed"),
+        device=DEVICES,
     ),
-    Group(
-        "diagonal_matrix1:bits",
-        bits,
-        {
-            "type": {name: TYPES[name] for name in ("float16", "float32", "float64")},
-            "number": range(9),
-            "input": (ABSENT, "packed"),
-        },
-    ),
-    Group(
+    group("diagonal_matrix1:bits", bits, type=FLOATS, number=range(9), input=(ABSENT, "packed")),
+    group(
         "diagonal_matrix1:value",
         value,
-        {
-            "type": {name: kind for name, kind in TYPES.items() if not kind.is_floating_point},
-            "number": ("0", "ones", "low", "top", "bytes"),
-            "input": (ABSENT, "packed"),
-        },
+        type={name: kind for name, kind in TYPES.items() if not kind.is_floating_point},
+        number=("0", "ones", "low", "top", "bytes"),
+        input=(ABSENT, "packed"),
     ),
-    Group(
+    group(
         "diagonal_matrix1:binding",
         binding,
-        {
-            "type": TYPES_BY_SIZE,
-            "input": (ABSENT, "packed", "rows"),
-            "output": ("packed", "rows", "gaps"),
-            "offset": (0, 16, 80, 240, 4080),
-            "alignment": (0, 8, 32, 256),
-            "tail": (0, 4, 5, 64),
-        },
+        type=TYPES_BY_SIZE,
+        input=(ABSENT, "packed", "rows"),
+        output=("packed", "rows", "gaps"),
+        offset=(0, 16, 80, 240, 4080),
+        alignment=(0, 8, 32, 256),
+        tail=(0, 4, 5, 64),
     ),
-    Group(
+    group(
         "diagonal_matrix1:cut",
         cut,
-        {
-            "type": TYPES_BY_SIZE,
-            "shape": ("wide", "tall", "square", "batch"),
-            "band": ("strip", "kept_strip", "upper"),
-            "input": (ABSENT, "packed", "permuted", "broadcast"),
-            "output": ("packed", "rows", "permuted"),
-            "limits": ("cut", "cut_floor", "floor"),
-            "device": GPU_AND_OWN,
-        },
+        type=TYPES_BY_SIZE,
+        shape=("wide", "tall", "square", "batch"),
+        band=("strip", "kept_strip", "upper"),
+        input=(ABSENT, "packed", "permuted", "broadcast"),
+        output=("packed", "rows", "permuted"),
+        limits=("cut", "cut_floor", "floor"),
+        device=GPU_AND_OWN,
     ),
-    Group("diagonal_matrix1:long", long, {"shape": ("tall",), "device": GPU}),
-    Group("diagonal_matrix1:page", page, {"example": ("1", "2", "3", "4")}, default="all"),
+    group("diagonal_matrix1:long", long, shape=("tall",), device=GPU),
+    group("diagonal_matrix1:page", page, example=("1", "2", "3", "4"), default="all"),
 )

@@ -7,7 +7,7 @@ import numpy as np
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.byte_table import BYTES
-from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Parameters, group
 from dmlvk.conformance.cases.element_wise_quantize_linear import BROKEN_RULES, parameters_group
 from dmlvk.data_type import DataType
 from dmlvk.operators import ElementWiseDequantizeLinearDesc
@@ -37,15 +37,13 @@ def exponents(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 GROUPS = (
     declared_form(ElementWiseDequantizeLinearDesc),
-    Group(
+    group(
         "element_wise_dequantize_linear:exponents",
         exponents,
-        {
-            "mantissas": ("random", "ones", "none"),
-            "type": BYTES,
-            "zero_point": (0, 117, 255),
-            "path": (PLANNERS_CHOICE, "integers"),
-        },
+        mantissas=("random", "ones", "none"),
+        type=BYTES,
+        zero_point=(0, 117, 255),
+        path=(PLANNERS_CHOICE, "integers"),
     ),
     parameters_group(ElementWiseDequantizeLinearDesc),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.byte_table import BYTES
-from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters, group
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -100,27 +100,21 @@ def parameters(operator: LinearOperator, numbers: np.random.Generator, p: Parame
 
 def parameters_group(operator: LinearOperator) -> Group:
     """The cases of where scales and zero points lie."""
-    return Group(
+    return group(
         f"{operator.stem}:parameters",
         partial(parameters, operator),
-        {
-            "scale": PLACES,
-            "zero_point": PLACES,
-            "type": BYTES,
-            "rows": ("odd", "whole"),
-            "limits": {"own": LIMITS["own"], "floor": LIMITS["floor"]},
-            "device": DEVICES,
-        },
+        scale=PLACES,
+        zero_point=PLACES,
+        type=BYTES,
+        rows=("odd", "whole"),
+        limits={"own": LIMITS["own"], "floor": LIMITS["floor"]},
+        device=DEVICES,
         about=" ".join((parameters.__doc__ or "").split()),
     )
 
 
 GROUPS = (
     declared_form(ElementWiseQuantizeLinearDesc),
-    Group(
-        "element_wise_quantize_linear:thresholds",
-        thresholds,
-        {"scale": SCALES, "type": BYTES, "zero_point": (0, 1, 128, 255)},
-    ),
+    group("element_wise_quantize_linear:thresholds", thresholds, scale=SCALES, type=BYTES, zero_point=(0, 1, 128, 255)),
     parameters_group(ElementWiseQuantizeLinearDesc),
 )

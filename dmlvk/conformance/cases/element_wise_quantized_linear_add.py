@@ -10,7 +10,7 @@ import numpy as np
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.byte_table import BYTES, PAIRS
-from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, Parameters, group
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -84,28 +84,24 @@ def broadcast(numbers: np.random.Generator, p: Parameters) -> Workload:
 GROUPS = (
     # The table of pairs does not fit into the small storage buffers of these limits.
     declared_form(ElementWiseQuantizedLinearAddDesc, left_out=lambda labels: labels["limits"] == "cut"),
-    Group(
+    group(
         "element_wise_quantized_linear_add:pairs",
         pairs,
-        {
-            "scales": SCALES,
-            "zero_points": ZERO_POINTS,
-            "a": BYTES,
-            "b": BYTES,
-            "output": BYTES,
-            "path": KERNEL_PATHS[ElementWiseQuantizedLinearAddDesc],
-        },
+        scales=SCALES,
+        zero_points=ZERO_POINTS,
+        a=BYTES,
+        b=BYTES,
+        output=BYTES,
+        path=KERNEL_PATHS[ElementWiseQuantizedLinearAddDesc],
     ),
-    Group(
+    group(
         "element_wise_quantized_linear_add:broadcast",
         broadcast,
-        {
-            "shape": ("row", "channel", "one", "image"),
-            "side": ("a", "b"),
-            "rows": ("odd", "whole"),
-            "parameters": ("bound", "owned"),
-            "limits": {"own": LIMITS["own"], "floor": LIMITS["floor"]},
-            "device": DEVICES,
-        },
+        shape=("row", "channel", "one", "image"),
+        side=("a", "b"),
+        rows=("odd", "whole"),
+        parameters=("bound", "owned"),
+        limits={"own": LIMITS["own"], "floor": LIMITS["floor"]},
+        device=DEVICES,
     ),
 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Way, Workload
 from dmlvk.conformance.cases import diagonal_matrix1, one_hot, slice1
-from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Parameters, group, only
 from dmlvk.conformance.cases.layouts import SIZES, TYPES, TYPES_BY_SIZE, lay_out
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     OPERATOR,
@@ -87,65 +87,62 @@ def _is_one_of_each(labels: Mapping[str, str]) -> bool:
     return suits(labels) and (labels["images"] != "1" or labels["position"] == "first")
 
 
-SOME_SHAPES = {name: SHAPES[name] for name in ("odd", "vectors", "pointwise", "depthwise", "first_layer_small")}
+SOME_SHAPES = only(SHAPES, "odd", "vectors", "pointwise", "depthwise", "first_layer_small")
 
 GROUPS = (
-    Group(
+    group(
         f"{OPERATOR}:batch",
         batch,
-        {
-            **{name: TYPE_PARAMETERS[name] for name in ("in", "out")},
-            "shape": SOME_SHAPES,
-            "layout": ("packed", "channels_last"),
-            "images": (1, 2, 7, 32),
-            "position": POSITIONS,
-            "path": ALL_PATHS,
-        },
+        **only(TYPE_PARAMETERS, "in", "out"),
+        shape=SOME_SHAPES,
+        layout=("packed", "channels_last"),
+        images=(1, 2, 7, 32),
+        position=POSITIONS,
+        path=ALL_PATHS,
         keep=_is_one_of_each,
     ),
-    Group(
+    group(
         f"{OPERATOR}:batch_of_parts",
         batch,
-        {
-            "shape": {"many_steps": CaseShape(1, 144, (5, 7), 40, (3, 3), **SAME)},
-            "layout": ("packed", "channels_last"),
-            "images": (1, 16),
-            "position": POSITIONS,
-            "path": ("matrix", "split_k", "split_k/3", "vectors/3"),
-        },
+        shape={"many_steps": CaseShape(1, 144, (5, 7), 40, (3, 3), **SAME)},
+        layout=("packed", "channels_last"),
+        images=(1, 16),
+        position=POSITIONS,
+        path=("matrix", "split_k", "split_k/3", "vectors/3"),
         keep=_is_one_of_each,
         about="One image among others, where its sums are cut into shares: its output is that of the image alone.",
     ),
-    Group(
+    group(
         f"{OPERATOR}:placement",
         convolution_placement,
-        {"shape": SOME_SHAPES, "layout": ("packed", "channels_last"), "way": WAYS, "path": ALL_PATHS},
+        shape=SOME_SHAPES,
+        layout=("packed", "channels_last"),
+        way=WAYS,
+        path=ALL_PATHS,
         keep=suits,
     ),
-    Group(
+    group(
         "slice1:placement",
         slice1_placement,
-        {
-            "type": TYPES_BY_SIZE,
-            "input": ("packed", "rows", "permuted"),
-            "step": (1, -2),
-            "way": WAYS,
-            "path": (PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc]),
-        },
+        type=TYPES_BY_SIZE,
+        input=("packed", "rows", "permuted"),
+        step=(1, -2),
+        way=WAYS,
+        path=(PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc]),
     ),
-    Group(
+    group(
         "one_hot:placement",
         one_hot_placement,
-        {
-            "index": {name: TYPES[name] for name in ("uint32", "int64")},
-            "type": TYPES_BY_SIZE,
-            "output": ("packed", "gaps"),
-            "way": WAYS,
-        },
+        index=only(TYPES, "uint32", "int64"),
+        type=TYPES_BY_SIZE,
+        output=("packed", "gaps"),
+        way=WAYS,
     ),
-    Group(
+    group(
         "diagonal_matrix1:placement",
         diagonal_matrix1_placement,
-        {"type": TYPES_BY_SIZE, "output": ("packed", "gaps"), "way": WAYS},
+        type=TYPES_BY_SIZE,
+        output=("packed", "gaps"),
+        way=WAYS,
     ),
 )

@@ -27,9 +27,10 @@ INPUT_LAYOUTS = ("packed", "rows", "gaps", "permuted", "interleaved", "broadcast
 # Layouts that need two or more dimensions.
 LAYOUTS_OF_TWO = ("rows", "permuted", "interleaved", "sheared")
 
-# One data type of each size, and all data types.
+# One data type of each size, all data types, and those of floating point.
 TYPES_BY_SIZE = {kind.name.lower(): kind for kind in (DataType.INT8, DataType.FLOAT16, DataType.UINT32, DataType.INT64)}
 TYPES = {kind.name.lower(): kind for kind in DataType}
+FLOATS = {kind.name.lower(): kind for kind in (DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64)}
 
 # Storage buffers of 4 KiB in memory segments of 8 KiB: they cut small tensors as a device's own limits cut large ones.
 CUT = {"max_storage_buffer_range": 1 << 12, "max_memory_allocation_size": 1 << 13, "max_buffer_size": 1 << 13}
@@ -44,12 +45,7 @@ FLOOR = {
     "max_compute_work_group_invocations": 128,
     "min_storage_buffer_offset_alignment": 256,
 }
-LIMITS: Mapping[str, Mapping[str, int]] = {
-    "own": NO_NUMBERS,
-    "cut": CUT,
-    "floor": FLOOR,
-    "cut_floor": {**FLOOR, **CUT},
-}
+LIMITS: Mapping[str, Mapping[str, int]] = {"own": NO_NUMBERS, "cut": CUT, "floor": FLOOR, "cut_floor": {**FLOOR, **CUT}}
 
 
 def strides(layout: str, sizes: Sequence[int]) -> tuple[int, ...] | None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters
+from dmlvk.conformance.cases.combinations import GPU, GPU_AND_OWN, Parameters, group
 from dmlvk.conformance.cases.layouts import (
+    FLOATS,
     INPUT_LAYOUTS,
     LIMITS,
     OUTPUT_LAYOUTS,
@@ -36,9 +37,6 @@ BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "output_sizes": {"output_tensor.sizes": [3, 3, 7, 16]},
 }
 
-GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
-# Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
-GPU = {"gpu": DEVICES["gpu"]}
 INDEX_TYPES = {kind.name.lower(): kind for kind in INDEX_DATA_TYPES}
 
 # Indices by name, each as a function of the depth.
@@ -239,105 +237,86 @@ def page(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 
 GROUPS = (
-    Group(
+    group(
         "one_hot:layout",
         layout,
-        {
-            "type": TYPES,
-            "index": INDEX_TYPES,
-            "rank": range(1, 9),
-            "axis": ("first", "middle", "last"),
-            "indices": [name for name in INPUT_LAYOUTS if name != "interleaved"],
-            "output": OUTPUT_LAYOUTS,
-            "path": KERNEL_PATHS[OneHotDesc],
-        },
+        type=TYPES,
+        index=INDEX_TYPES,
+        rank=range(1, 9),
+        axis=("first", "middle", "last"),
+        indices=[name for name in INPUT_LAYOUTS if name != "interleaved"],
+        output=OUTPUT_LAYOUTS,
+        path=KERNEL_PATHS[OneHotDesc],
         keep=_keeps,
     ),
-    Group(
+    group(
         "one_hot:index",
         index,
-        {"type": INDEX_TYPES, "value": tuple(INDICES), "axis": ("innermost", "other"), "device": GPU_AND_OWN},
+        type=INDEX_TYPES,
+        value=tuple(INDICES),
+        axis=("innermost", "other"),
+        device=GPU_AND_OWN,
         keep=lambda labels: fits_type(labels["value"], labels["type"]),
     ),
-    Group(
+    group(
         "one_hot:values",
         values,
-        {
-            "type": TYPES_BY_SIZE,
-            "shape": ("last", "first", "more", "matrix", "cube", "middle", "far", "broadcast", "reversed"),
-            "axis": (0, 1, 2),
-        },
+        type=TYPES_BY_SIZE,
+        shape=("last", "first", "more", "matrix", "cube", "middle", "far", "broadcast", "reversed"),
+        axis=(0, 1, 2),
     ),
-    Group(
-        "one_hot:bits",
-        bits,
-        {
-            "type": {name: TYPES[name] for name in ("float16", "float32", "float64")},
-            "axis": (0, 1),
-            "output": ("packed", "permuted", "gaps"),
-        },
-    ),
-    Group(
+    group("one_hot:bits", bits, type=FLOATS, axis=(0, 1), output=("packed", "permuted", "gaps")),
+    group(
         "one_hot:depth",
         depth,
-        {
-            "type": TYPES_BY_SIZE,
-            "index": INDEX_TYPES,
-            "depth": (1, 2, 3, 15, 16, 17, 255, 4099, 65_537),
-            "axis": ("innermost", "other"),
-            "device": GPU_AND_OWN,
-        },
+        type=TYPES_BY_SIZE,
+        index=INDEX_TYPES,
+        depth=(1, 2, 3, 15, 16, 17, 255, 4099, 65_537),
+        axis=("innermost", "other"),
+        device=GPU_AND_OWN,
     ),
-    Group(
+    group(
         "one_hot:rows",
         rows,
-        {
-            "type": TYPES_BY_SIZE,
-            "index": INDEX_TYPES,
-            "row": (1, 2, 3, 4, 7, 16, 33, 161),
-            "output": ("packed", "rows"),
-            "device": GPU_AND_OWN,
-        },
+        type=TYPES_BY_SIZE,
+        index=INDEX_TYPES,
+        row=(1, 2, 3, 4, 7, 16, 33, 161),
+        output=("packed", "rows"),
+        device=GPU_AND_OWN,
     ),
-    Group(
+    group(
         "one_hot:whole_rows",
         whole_rows,
-        {
-            "type": TYPES_BY_SIZE,
-            "index": INDEX_TYPES,
-            "rows": (16, 304, 2000),
-            "depth": (16, 48, 272),
-            "output": ("packed", "rows"),
-            "device": GPU_AND_OWN,
-            "path": ("rows",),
-        },
+        type=TYPES_BY_SIZE,
+        index=INDEX_TYPES,
+        rows=(16, 304, 2000),
+        depth=(16, 48, 272),
+        output=("packed", "rows"),
+        device=GPU_AND_OWN,
+        path=("rows",),
     ),
-    Group(
+    group(
         "one_hot:binding",
         binding,
-        {
-            "type": TYPES_BY_SIZE,
-            "index": INDEX_TYPES,
-            "axis": (0, 1),
-            "offset": (0, 16, 80, 240, 4080),
-            "alignment": (0, 8, 32, 256),
-            "output": ("packed", "rows", "gaps"),
-            "tail": (0, 4, 5, 64),
-        },
+        type=TYPES_BY_SIZE,
+        index=INDEX_TYPES,
+        axis=(0, 1),
+        offset=(0, 16, 80, 240, 4080),
+        alignment=(0, 8, 32, 256),
+        output=("packed", "rows", "gaps"),
+        tail=(0, 4, 5, 64),
     ),
-    Group(
+    group(
         "one_hot:cut",
         cut,
-        {
-            "type": TYPES_BY_SIZE,
-            "index": INDEX_TYPES,
-            "shape": ("long_sequences", "tall_sequences", "many_indices", "middle"),
-            "indices": ("packed", "gaps", "permuted"),
-            "output": ("packed", "rows", "permuted"),
-            "limits": ("cut", "cut_floor", "floor"),
-            "device": GPU_AND_OWN,
-        },
+        type=TYPES_BY_SIZE,
+        index=INDEX_TYPES,
+        shape=("long_sequences", "tall_sequences", "many_indices", "middle"),
+        indices=("packed", "gaps", "permuted"),
+        output=("packed", "rows", "permuted"),
+        limits=("cut", "cut_floor", "floor"),
+        device=GPU_AND_OWN,
     ),
-    Group("one_hot:long", long, {"axis": (1,), "device": GPU}),
-    Group("one_hot:page", page, {"example": ("1", "2", "3", "4")}, default="all"),
+    group("one_hot:long", long, axis=(1,), device=GPU),
+    group("one_hot:page", page, example=("1", "2", "3", "4"), default="all"),
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Parameters, group
 from dmlvk.conformance.cases.element_wise_quantized_linear_add import ZERO_POINTS
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
@@ -84,19 +84,17 @@ def _strides(sizes: Sequence[int], layout: str) -> tuple[int, ...] | None:
 GROUPS = (
     # The table of pairs does not fit into the small storage buffers of these limits.
     declared_form(QuantizedLinearConvolutionAddDesc, left_out=lambda labels: labels["limits"] == "cut"),
-    Group(
+    group(
         "quantized_linear_convolution_add:last_step",
         last_step,
-        {
-            "shape": SHAPES,
-            "type": {"uint8": DataType.UINT8, "int8": DataType.INT8},
-            "layout": ("nhwc", "nchw"),
-            "order": ("addend_first", "addend_second"),
-            "scales": SCALES,
-            "zero_points": ZERO_POINTS,
-            "parameters": ("owned", "bound"),
-            "path": PATHS,
-            "device": DEVICES,
-        },
+        shape=SHAPES,
+        type={"uint8": DataType.UINT8, "int8": DataType.INT8},
+        layout=("nhwc", "nchw"),
+        order=("addend_first", "addend_second"),
+        scales=SCALES,
+        zero_points=ZERO_POINTS,
+        parameters=("owned", "bound"),
+        path=PATHS,
+        device=DEVICES,
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import GPU_AND_OWN, PLANNERS_CHOICE, Parameters, group, only
 from dmlvk.conformance.cases.layouts import (
     INPUT_LAYOUTS,
     LIMITS,
@@ -40,11 +40,7 @@ STEPS: Mapping[str, tuple[int, ...]] = {"one": (1,), "strided": (2, 1, 3), "rows
 
 
 def describe(
-    source: TensorDesc,
-    offsets: Sequence[int],
-    sizes: Sequence[int],
-    steps: Sequence[int],
-    output: str = "packed",
+    source: TensorDesc, offsets: Sequence[int], sizes: Sequence[int], steps: Sequence[int], output: str = "packed"
 ) -> SliceDesc:
     """A descriptor whose output has a layout. A packed output_tensor is left out: it is the default."""
     if output == "packed":
@@ -132,70 +128,55 @@ def _keeps(labels: Mapping[str, str]) -> bool:
 FORMS = {f"{name}_{1 + k % 8}": (kind, 1 + k % 8) for k, (name, kind) in enumerate(TYPES.items())}
 
 GROUPS = (
-    Group(
+    group(
         "slice:form",
         form,
-        {
-            "form": FORMS,
-            "input": ("packed", "gaps"),
-            "output": ("packed", "gaps"),
-            "steps": {name: STEPS[name] for name in ("one", "strided")},
-            "path": ("blocks", "tiles"),
-        },
+        form=FORMS,
+        input=("packed", "gaps"),
+        output=("packed", "gaps"),
+        steps=only(STEPS, "one", "strided"),
+        path=("blocks", "tiles"),
     ),
-    Group(
+    group(
         "slice:reach",
         reach,
-        {
-            "type": {"uint8": DataType.UINT8},
-            "step": (2,),
-            "reach": ("to_the_end", "shorter"),
-            "path": ("boxes",),
-        },
+        type={"uint8": DataType.UINT8},
+        step=(2,),
+        reach=("to_the_end", "shorter"),
+        path=("boxes",),
     ),
-    Group("slice:far", far, {"type": {"uint32": DataType.UINT32}, "step": (1 << 31, (1 << 32) - 1)}),
-    Group("slice:page", page, {"example": ("1", "2")}, default="all"),
-    Group(
+    group("slice:far", far, type={"uint32": DataType.UINT32}, step=(1 << 31, (1 << 32) - 1)),
+    group("slice:page", page, example=("1", "2"), default="all"),
+    group(
         "slice:layout",
         layout,
-        {
-            "type": TYPES_BY_SIZE,
-            "rank": range(1, 9),
-            "input": INPUT_LAYOUTS,
-            "output": OUTPUT_LAYOUTS,
-            "steps": STEPS,
-            "path": KERNEL_PATHS[SliceDesc],
-        },
+        type=TYPES_BY_SIZE,
+        rank=range(1, 9),
+        input=INPUT_LAYOUTS,
+        output=OUTPUT_LAYOUTS,
+        steps=STEPS,
+        path=KERNEL_PATHS[SliceDesc],
         default="none",
         keep=_keeps,
     ),
-    Group(
+    group(
         "slice:far_broadcast",
         far_broadcast,
-        {"type": {"uint8": DataType.UINT8}, "step": (1 << 31, (1 << 32) - 3)},
+        type={"uint8": DataType.UINT8},
+        step=(1 << 31, (1 << 32) - 3),
         default="none",
     ),
-    Group(
+    group(
         "slice:cut",
         cut,
-        {
-            "type": TYPES_BY_SIZE,
-            "shape": ("rows", "columns"),
-            "input": ("packed", "permuted"),
-            "step": (1, 2),
-            "limits": ("cut", "cut_floor"),
-        },
+        type=TYPES_BY_SIZE,
+        shape=("rows", "columns"),
+        input=("packed", "permuted"),
+        step=(1, 2),
+        limits=("cut", "cut_floor"),
         default="none",
     ),
-    Group(
-        "slice:transpose",
-        transpose,
-        {
-            "type": TYPES_BY_SIZE,
-            "step": (1, 2),
-            "device": {name: DEVICES[name] for name in ("own", "gpu")},
-            "path": PATHS,
-        },
-        default="none",
+    group(
+        "slice:transpose", transpose, type=TYPES_BY_SIZE, step=(1, 2), device=GPU_AND_OWN, path=PATHS, default="none"
     ),
 )

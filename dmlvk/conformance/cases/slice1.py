@@ -9,8 +9,18 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import NotSupported, Workload
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import (
+    DEVICES,
+    GPU,
+    GPU_AND_OWN,
+    PLANNERS_CHOICE,
+    Parameters,
+    by_sizes,
+    group,
+    only,
+)
 from dmlvk.conformance.cases.layouts import (
+    FLOATS,
     INPUT_LAYOUTS,
     LIMITS,
     OUTPUT_LAYOUTS,
@@ -41,12 +51,9 @@ BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
 }
 
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc])
-GPU_AND_OWN = {name: DEVICES[name] for name in ("own", "gpu")}
-# Cases of many workgroups are planned for a GPU: a CPU driver's dispatches are kept too short for them.
-GPU = {"gpu": DEVICES["gpu"]}
 
 # Limits under which a workgroup does what many invocations do with few, or has little shared memory.
-FEWER_LIMITS = {name: LIMITS[name] for name in ("own", "floor")} | {"few": {**LIMITS["floor"], **SMALL_WORKGROUPS}}
+FEWER_LIMITS = only(LIMITS, "own", "floor") | {"few": {**LIMITS["floor"], **SMALL_WORKGROUPS}}
 
 # Orders of a number of dimensions in memory, from the outermost.
 ORDERS: Mapping[str, Callable[[int], Sequence[int]]] = {
@@ -160,10 +167,7 @@ def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
         total_size_in_bytes=lay_out(p.type, (5, 63), p.output).minimum_size_in_bytes + p.tail,
     )
     desc = describe(source, (0, 3), (5, 63), (1, -1), output)
-    offsets = {
-        "input_tensor": offset_of(3 * p.offset, p.alignment),
-        "output_tensor": offset_of(p.offset, p.alignment),
-    }
+    offsets = {"input_tensor": offset_of(3 * p.offset, p.alignment), "output_tensor": offset_of(p.offset, p.alignment)}
     return random_workload(numbers, desc, p, offsets=offsets)
 
 
@@ -251,10 +255,7 @@ def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | N
 
 def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The two examples of the operator's page."""
-    steps, expected = {
-        "1": ((1, 1, 2, 2), [[2, 4], [10, 12]]),
-        "2": ((1, 1, -2, 2), [[14, 16], [6, 8]]),
-    }[p.example]
+    steps, expected = {"1": ((1, 1, 2, 2), [[2, 4], [10, 12]]), "2": ((1, 1, -2, 2), [[14, 16], [6, 8]])}[p.example]
     desc = describe(lay_out(DataType.FLOAT32, (1, 1, 4, 4)), (0, 0, 0, 1), (1, 1, 4, 3), steps)
     source = np.arange(1, 17, dtype=np.float32).reshape(1, 1, 4, 4)
     return Workload(desc, {"input_tensor": source}, np.array(expected, np.float32).reshape(1, 1, 2, 2))
@@ -266,172 +267,139 @@ def _keeps(labels: Mapping[str, str]) -> bool:
 
 
 GROUPS = (
-    Group(
+    group(
         "slice1:layout",
         layout,
-        {
-            "type": TYPES,
-            "rank": range(1, 9),
-            "input": INPUT_LAYOUTS,
-            "output": OUTPUT_LAYOUTS,
-            "steps": STEPS,
-            "path": KERNEL_PATHS[Slice1Desc],
-        },
+        type=TYPES,
+        rank=range(1, 9),
+        input=INPUT_LAYOUTS,
+        output=OUTPUT_LAYOUTS,
+        steps=STEPS,
+        path=KERNEL_PATHS[Slice1Desc],
         keep=_keeps,
     ),
-    Group(
+    group(
         "slice1:window",
         window,
-        {"type": TYPES_BY_SIZE, "shift": range(17), "step": (1, -1, 2, -3), "device": GPU_AND_OWN, "path": PATHS},
+        type=TYPES_BY_SIZE,
+        shift=range(17),
+        step=(1, -1, 2, -3),
+        device=GPU_AND_OWN,
+        path=PATHS,
     ),
-    Group(
+    group(
         "slice1:short_rows",
         short_rows,
-        {
-            "type": TYPES_BY_SIZE,
-            "row": (1, 2, 3, 5, 7, 9, 15, 17, 33),
-            "step": (1, -1, 2, 3),
-            "device": DEVICES,
-            "path": PATHS,
-        },
+        type=TYPES_BY_SIZE,
+        row=(1, 2, 3, 5, 7, 9, 15, 17, 33),
+        step=(1, -1, 2, 3),
+        device=DEVICES,
+        path=PATHS,
     ),
-    Group(
-        "slice1:smaller_output",
-        smaller_output,
-        {"type": TYPES_BY_SIZE, "step": (1, -1, 2, -2, -5), "short": ("one", "by_one")},
+    group(
+        "slice1:smaller_output", smaller_output, type=TYPES_BY_SIZE, step=(1, -1, 2, -2, -5), short=("one", "by_one")
     ),
-    Group(
+    group(
         "slice1:long_stride",
         long_stride,
-        {
-            "type": TYPES_BY_SIZE,
-            "step": (30, -30, 31, -31, 65_536, INT32_MAX, -INT32_MAX, INT32_MIN),
-        },
+        type=TYPES_BY_SIZE,
+        step=(30, -30, 31, -31, 65_536, INT32_MAX, -INT32_MAX, INT32_MIN),
     ),
-    Group(
+    group(
         "slice1:far_stride",
         far_stride,
-        {"type": {"uint8": DataType.UINT8}, "step": (INT32_MAX, -INT32_MAX, INT32_MIN)},
+        type={"uint8": DataType.UINT8},
+        step=(INT32_MAX, -INT32_MAX, INT32_MIN),
         default="none",
     ),
-    Group(
-        "slice1:bits",
-        bits,
-        {
-            "type": {name: TYPES[name] for name in ("float16", "float32", "float64")},
-            "step": (1, -1, 2, -2),
-            "output": ("packed", "permuted", "gaps"),
-            "path": PATHS,
-        },
-    ),
-    Group(
+    group("slice1:bits", bits, type=FLOATS, step=(1, -1, 2, -2), output=("packed", "permuted", "gaps"), path=PATHS),
+    group(
         "slice1:binding",
         binding,
-        {
-            "type": TYPES_BY_SIZE,
-            "offset": (0, 16, 32, 80, 240, 272, 4080),
-            "alignment": (0, 8, 32, 4096),
-            "output": ("packed", "rows", "gaps"),
-            "tail": (0, 4, 5, 64),
-        },
+        type=TYPES_BY_SIZE,
+        offset=(0, 16, 32, 80, 240, 272, 4080),
+        alignment=(0, 8, 32, 4096),
+        output=("packed", "rows", "gaps"),
+        tail=(0, 4, 5, 64),
     ),
-    Group(
+    group(
         "slice1:cut",
         cut,
-        {
-            "type": TYPES_BY_SIZE,
-            "shape": ("rows", "columns", "square", "planes"),
-            "input": ("packed", "rows", "permuted", "broadcast"),
-            "output": ("packed", "rows", "gaps", "permuted"),
-            "step": (1, -1, 3),
-            "limits": ("cut", "cut_floor", "floor"),
-            "path": PATHS,
-        },
+        type=TYPES_BY_SIZE,
+        shape=("rows", "columns", "square", "planes"),
+        input=("packed", "rows", "permuted", "broadcast"),
+        output=("packed", "rows", "gaps", "permuted"),
+        step=(1, -1, 3),
+        limits=("cut", "cut_floor", "floor"),
+        path=PATHS,
     ),
-    Group(
+    group(
         "slice1:transpose",
         transpose,
-        {
-            "type": TYPES_BY_SIZE,
-            "shape": {f"{a}x{b}": (a, b) for a, b in ((64, 64), (33, 129), (131, 32), (70, 70), (300, 37))},
-            "shift": (0, 1, 5),
-            "gap": (0, 1, 16),
-            "step": (1, -1),
-            "device": GPU_AND_OWN,
-            "path": PATHS,
-        },
+        type=TYPES_BY_SIZE,
+        shape=by_sizes((64, 64), (33, 129), (131, 32), (70, 70), (300, 37)),
+        shift=(0, 1, 5),
+        gap=(0, 1, 16),
+        step=(1, -1),
+        device=GPU_AND_OWN,
+        path=PATHS,
     ),
-    Group(
+    group(
         "slice1:transpose_whole_blocks",
         transpose,
-        {
-            "type": TYPES_BY_SIZE,
-            "shape": {f"{a}x{b}": (a, b) for a, b in ((64, 64), (160, 32), (560, 48))},
-            "shift": (0,),
-            "gap": (0,),
-            "step": (1, -1),
-            "path": ("tiles",),
-        },
+        type=TYPES_BY_SIZE,
+        shape=by_sizes((64, 64), (160, 32), (560, 48)),
+        shift=(0,),
+        gap=(0,),
+        step=(1, -1),
+        path=("tiles",),
         default="all",
         about="Rows of the output are columns of the input, in whole blocks on both sides: kernels handle them apart.",
     ),
-    Group(
+    group(
         "slice1:transpose_narrow",
         transpose_narrow,
-        {
-            "type": TYPES_BY_SIZE,
-            "rows": {"8x17": (8, 17), "3x32": (3, 32)},
-            "columns": {"16x8": (16, 8), "19x5": (19, 5)},
-            "gap": (0, 1, 16),
-            "path": ("tiles",),
-        },
+        type=TYPES_BY_SIZE,
+        rows={"8x17": (8, 17), "3x32": (3, 32)},
+        columns={"16x8": (16, 8), "19x5": (19, 5)},
+        gap=(0, 1, 16),
+        path=("tiles",),
     ),
-    Group(
+    group(
         "slice1:permutation",
         permutation,
-        {
-            "type": TYPES_BY_SIZE,
-            "sizes": {
-                "x".join(map(str, sizes)): sizes
-                for sizes in (
-                    (5, 67, 3, 2, 5),
-                    (7, 131, 8),
-                    (4, 3, 2, 5, 3, 7, 2, 4),
-                    (2, 3000),
-                )
-            },
-            "order": ORDERS,
-            "shift": (0, 1),
-            "gap": (0, 1, 16),
-            "step": (1, -1, 2),
-            "limits": FEWER_LIMITS,
-            "device": GPU_AND_OWN,
-            "path": ("boxes",),
-        },
+        type=TYPES_BY_SIZE,
+        sizes=by_sizes((5, 67, 3, 2, 5), (7, 131, 8), (4, 3, 2, 5, 3, 7, 2, 4), (2, 3000)),
+        order=ORDERS,
+        shift=(0, 1),
+        gap=(0, 1, 16),
+        step=(1, -1, 2),
+        limits=FEWER_LIMITS,
+        device=GPU_AND_OWN,
+        path=("boxes",),
     ),
-    Group(
+    group(
         "slice1:rows_together",
         permutation,
-        {
-            "type": {name: TYPES_BY_SIZE[name] for name in ("int8", "float16")},
-            "sizes": {"2x5x182x6": (2, 5, 182, 6)},
-            "order": {"rows_innermost": lambda _: (2, 0, 3, 1)},
-            "shift": (0,),
-            "gap": {"three_rows": 3 * 182 * 6},
-            "step": (1,),
-            "limits": {"own": LIMITS["own"]},
-            "path": ("boxes",),
-        },
+        type=only(TYPES_BY_SIZE, "int8", "float16"),
+        sizes={"2x5x182x6": (2, 5, 182, 6)},
+        order={"rows_innermost": lambda _: (2, 0, 3, 1)},
+        shift=(0,),
+        gap={"three_rows": 3 * 182 * 6},
+        step=(1,),
+        limits={"own": LIMITS["own"]},
+        path=("boxes",),
         default="all",
         about="Five rows that kernels read two or four at a time: behind the last one is a gap that keeps its bytes.",
     ),
-    Group("slice1:long", long, {"step": (-1,), "device": GPU}),
-    Group(
+    group("slice1:long", long, step=(-1,), device=GPU),
+    group(
         "slice1:large",
         large,
-        {"bytes": {"150MB": 150_000_001, "300MB": 300_000_001}, "step": (1, -1)},
+        bytes={"150MB": 150_000_001, "300MB": 300_000_001},
+        step=(1, -1),
         default="none",
         support=is_past_the_range,
     ),
-    Group("slice1:page", page, {"example": ("1", "2")}, default="all"),
+    group("slice1:page", page, example=("1", "2"), default="all"),
 )

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import Group, Parameters
+from dmlvk.conformance.cases.combinations import Parameters, group, only
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     GENERAL_PATHS,
     KINDS,
@@ -286,87 +286,70 @@ def undefined_channel(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, p.shape, arrays={**workload.inputs, "filter_scale_tensor": scales}, is_defined=False)
 
 
-SOME_SHAPES = {name: SHAPES[name] for name in ("odd", "vectors", "depthwise", "first_layer_small")}
+SOME_SHAPES = only(SHAPES, "odd", "vectors", "depthwise", "first_layer_small")
 
 GROUPS = (
-    Group(
+    group(
         f"{OPERATOR}:zero_point",
         zero_point,
-        {**TYPE_PARAMETERS, "zx": POINTS, "zw": POINTS, "zy": POINTS, "shape": SOME_SHAPES, "path": PATHS},
+        **TYPE_PARAMETERS,
+        zx=POINTS,
+        zw=POINTS,
+        zy=POINTS,
+        shape=SOME_SHAPES,
+        path=PATHS,
         keep=suits,
     ),
-    Group(
-        f"{OPERATOR}:tie",
-        tie,
-        {
-            **TYPE_PARAMETERS,
-            "bits": (1, 2, 3),
-            "shape": SOME_SHAPES,
-            "path": PATHS,
-        },
-        keep=suits,
-    ),
-    Group(
+    group(f"{OPERATOR}:tie", tie, **TYPE_PARAMETERS, bits=(1, 2, 3), shape=SOME_SHAPES, path=PATHS, keep=suits),
+    group(
         f"{OPERATOR}:saturation",
         saturation,
-        {"out": tuple(KINDS), "zy": ("min", "max", "middle"), "scale": (1.0, 0.5, 3.0), "path": PATHS},
+        out=tuple(KINDS),
+        zy=("min", "max", "middle"),
+        scale=(1.0, 0.5, 3.0),
+        path=PATHS,
     ),
-    Group(
+    group(
         f"{OPERATOR}:sum",
         sums,
-        {
-            "sum": ("24", "31", "32", "33", "rows", "row"),
-            "in": tuple(KINDS),
-            "filter": tuple(KINDS),
-            "sign": ("plus", "both"),
-            "bias": ("given", "absent"),
-            "path": GENERAL_PATHS,
-        },
+        sum=("24", "31", "32", "33", "rows", "row"),
+        in_=tuple(KINDS),
+        filter=tuple(KINDS),
+        sign=("plus", "both"),
+        bias=("given", "absent"),
+        path=GENERAL_PATHS,
     ),
-    Group(
-        f"{OPERATOR}:cancellation",
-        cancellation,
-        {"in": tuple(KINDS), "filter": tuple(KINDS), "path": GENERAL_PATHS},
-    ),
-    Group(
-        f"{OPERATOR}:bias",
-        bias,
-        {"bits": (24, 25), "in": tuple(KINDS), "filter": tuple(KINDS), "path": PATHS},
-    ),
-    Group(
-        f"{OPERATOR}:rounding",
-        rounding,
-        {"step": ("accumulator", "product", "beside"), "out": tuple(KINDS), "path": PATHS},
-    ),
-    Group(f"{OPERATOR}:order", order, {"other": ("w/y*x", "x/y*w", "once"), "path": PATHS}),
-    Group(
+    group(f"{OPERATOR}:cancellation", cancellation, in_=tuple(KINDS), filter=tuple(KINDS), path=GENERAL_PATHS),
+    group(f"{OPERATOR}:bias", bias, bits=(24, 25), in_=tuple(KINDS), filter=tuple(KINDS), path=PATHS),
+    group(f"{OPERATOR}:rounding", rounding, step=("accumulator", "product", "beside"), out=tuple(KINDS), path=PATHS),
+    group(f"{OPERATOR}:order", order, other=("w/y*x", "x/y*w", "once"), path=PATHS),
+    group(
         f"{OPERATOR}:scale",
         scale,
-        {
-            "magnitude": (
-                *("powers", "spread", "any", "denormal_filter", "denormal_product", "denormal_multiplier"),
-                *("huge", "overflow", "negative"),
-            ),
-            "shape": SOME_SHAPES,
-            "path": PATHS,
-        },
+        magnitude=(
+            *("powers", "spread", "any", "denormal_filter", "denormal_product", "denormal_multiplier"),
+            *("huge", "overflow", "negative"),
+        ),
+        shape=SOME_SHAPES,
+        path=PATHS,
         keep=suits,
     ),
-    Group(
+    group(
         f"{OPERATOR}:undefined",
         undefined,
-        {
-            "value": tuple(UNDEFINED),
-            "place": ("input", "filter", "output", *CHANNELS),
-            "shape": SOME_SHAPES,
-            "path": PATHS,
-        },
+        value=tuple(UNDEFINED),
+        place=("input", "filter", "output", *CHANNELS),
+        shape=SOME_SHAPES,
+        path=PATHS,
         keep=suits,
     ),
-    Group(
+    group(
         f"{OPERATOR}:undefined_channel",
         undefined_channel,
-        {"value": tuple(UNDEFINED), "channel": ("first", "last"), "shape": SOME_SHAPES, "path": PATHS},
+        value=tuple(UNDEFINED),
+        channel=("first", "last"),
+        shape=SOME_SHAPES,
+        path=PATHS,
         default="none",
         keep=suits,
     ),

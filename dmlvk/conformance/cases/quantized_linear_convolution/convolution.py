@@ -99,7 +99,7 @@ def suits(labels: Mapping[str, str]) -> bool:
     return labels["path"] not in PATHS_OF_A_KIND or labels["shape"].startswith(labels["path"])
 
 
-TYPE_PARAMETERS = {"in": ("u8", "s8"), "filter": ("u8", "s8"), "out": ("u8", "s8")}
+TYPE_PARAMETERS: Mapping[str, Any] = {"in": ("u8", "s8"), "filter": ("u8", "s8"), "out": ("u8", "s8")}
 
 
 def kind(p: Parameters, tensor: str) -> DataType:

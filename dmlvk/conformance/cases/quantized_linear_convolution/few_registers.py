@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dmlvk.conformance.cases.combinations import Group
+from dmlvk.conformance.cases.combinations import group
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import OPERATOR
 from dmlvk.conformance.cases.quantized_linear_convolution.kinds import (
     depthwise,
@@ -33,39 +33,35 @@ def _packs_as_the_tile(labels: Mapping[str, str]) -> bool:
 
 # A few cases with much in each: other groups have the types, sizes and layouts.
 GROUPS = (
-    Group(
+    group(
         f"{OPERATOR}:tiles_of_few_registers",
         planned_for(PROFILE, tiles_of_vectors),
-        {
-            "channels": (80,),
-            "filters": (70,),
-            "width": (13,),
-            "kernel": {"3x3": (3, 3)},
-            "strides": {"1x1": (1, 1)},
-            "bias": ("wide",),
-            "input": ("channels_last",),
-            "output": ("packed", "channels_last"),
-            "path": with_tiles("matrix", TILES),
-        },
+        channels=(80,),
+        filters=(70,),
+        width=(13,),
+        kernel={"3x3": (3, 3)},
+        strides={"1x1": (1, 1)},
+        bias=("wide",),
+        input=("channels_last",),
+        output=("packed", "channels_last"),
+        path=with_tiles("matrix", TILES),
         default="all",
         keep=_packs_as_the_tile,
         about="Tiles on matrix units for few registers, whose steps of K are fetched ahead or not.",
     ),
-    Group(
+    group(
         f"{OPERATOR}:depthwise_of_few_registers",
         planned_for(PROFILE, depthwise),
-        {
-            "channels": (36,),
-            "multiplier": (1,),
-            "width": (37,),
-            "kernel": {"5x5": (5, 5)},
-            "strides": {"1x1": (1, 1)},
-            "dilations": {"1x1": (1, 1)},
-            "padding": (1,),
-            "constants": ("bound", "owned"),
-            "layout": ("packed", "channels_last"),
-            "path": ("depthwise",),
-        },
+        channels=(36,),
+        multiplier=(1,),
+        width=(37,),
+        kernel={"5x5": (5, 5)},
+        strides={"1x1": (1, 1)},
+        dilations={"1x1": (1, 1)},
+        padding=(1,),
+        constants=("bound", "owned"),
+        layout=("packed", "channels_last"),
+        path=("depthwise",),
         default="all",
         about="Weights that stay in shared memory.",
     ),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import NotSupported, Workload
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, GPU, PLANNERS_CHOICE, Parameters, by_sizes, group, only
 from dmlvk.conformance.cases.layouts import LIMITS, offset_of
 from dmlvk.conformance.cases.quantized_linear_convolution import (
     arithmetic,
@@ -41,8 +41,7 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 ALL_PATHS = (PLANNERS_CHOICE, *PATHS)
 GENERAL = (PLANNERS_CHOICE, *GENERAL_PATHS)
 
-CPU_AND_OWN = {name: DEVICES[name] for name in ("own", "cpu")}
-GPU = {"gpu": DEVICES["gpu"]}
+CPU_AND_OWN = only(DEVICES, "own", "cpu")
 
 OPTIONAL = QuantizedLinearConvolutionDesc.optional_fields
 PER_CHANNEL = ("filter_scale_tensor", "filter_zero_point_tensor", "bias_tensor")
@@ -222,163 +221,130 @@ def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | N
 CHANNEL_COUNTS = (1, 3, 4, 7, 16, 17, 33, 64)
 
 GROUPS = (
-    Group(
-        f"{OPERATOR}:types",
-        types,
-        {**TYPE_PARAMETERS, "shape": SHAPES, "device": CPU_AND_OWN, "path": ALL_PATHS},
-        keep=suits,
-    ),
+    group(f"{OPERATOR}:types", types, **TYPE_PARAMETERS, shape=SHAPES, device=CPU_AND_OWN, path=ALL_PATHS, keep=suits),
     # A CPU driver takes seconds to compile a GPU's tiles, so few of these cases run by default.
-    Group(
+    group(
         f"{OPERATOR}:tiles",
         tiles,
-        {
-            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "pointwise", "depthwise", "first_layer_small")},
-            "layout": ("packed", "channels_last"),
-            "out": ("u8", "s8"),
-            "device": GPU,
-            "path": PATHS,
-        },
+        shape=only(SHAPES, "odd", "vectors", "pointwise", "depthwise", "first_layer_small"),
+        layout=("packed", "channels_last"),
+        out=("u8", "s8"),
+        device=GPU,
+        path=PATHS,
         keep=suits,
     ),
-    Group(
+    group(
         f"{OPERATOR}:gpu_types",
         types,
-        {**TYPE_PARAMETERS, "shape": SHAPES, "device": GPU, "path": ALL_PATHS},
+        **TYPE_PARAMETERS,
+        shape=SHAPES,
+        device=GPU,
+        path=ALL_PATHS,
         default="none",
         keep=suits,
         about="All eight mixes of types, in each shape, with the kernels that a GPU would run.",
     ),
-    Group(
+    group(
         f"{OPERATOR}:channels",
         channels,
-        {
-            "channels": CHANNEL_COUNTS,
-            "filters": (1, 3, 8, 9, 33, 65, 129),
-            "kernel": (1, 3),
-            "layout": ("packed", "channels_last"),
-            "path": GENERAL,
-        },
+        channels=CHANNEL_COUNTS,
+        filters=(1, 3, 8, 9, 33, 65, 129),
+        kernel=(1, 3),
+        layout=("packed", "channels_last"),
+        path=GENERAL,
     ),
-    Group(
-        f"{OPERATOR}:pixels",
-        pixels,
-        {
-            "width": (1, 3, 4, 5, 33, 129),
-            "height": (1, 2, 7),
-            "batch": (1, 3),
-            "path": GENERAL,
-        },
-    ),
-    Group(
+    group(f"{OPERATOR}:pixels", pixels, width=(1, 3, 4, 5, 33, 129), height=(1, 2, 7), batch=(1, 3), path=GENERAL),
+    group(
         f"{OPERATOR}:groups",
         groups,
-        {
-            "groups": (1, 2, 3, 8, 17),
-            "inputs": (1, 2, 4, 5),
-            "outputs": (1, 2, 4, 9),
-            "kernel": (1, 3),
-            "layout": ("packed", "channels_last"),
-            "path": GENERAL,
-        },
+        groups=(1, 2, 3, 8, 17),
+        inputs=(1, 2, 4, 5),
+        outputs=(1, 2, 4, 9),
+        kernel=(1, 3),
+        layout=("packed", "channels_last"),
+        path=GENERAL,
     ),
-    Group(
+    group(
         f"{OPERATOR}:geometry",
         geometry,
-        {
-            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3), (1, 4), (5, 2))},
-            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2), (1, 3), (4, 1))},
-            "dilations": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 1), (1, 3))},
-            "start": (0, 1, 2, 7),
-            "end": (0, 1, 6),
-            "path": GENERAL,
-        },
+        kernel=by_sizes((1, 1), (3, 3), (1, 4), (5, 2)),
+        strides=by_sizes((1, 1), (2, 2), (1, 3), (4, 1)),
+        dilations=by_sizes((1, 1), (2, 1), (1, 3)),
+        start=(0, 1, 2, 7),
+        end=(0, 1, 6),
+        path=GENERAL,
     ),
-    Group(
+    group(
         f"{OPERATOR}:border",
         border,
-        {
-            "in": ("u8", "s8"),
-            "padding": (2, 5),
-            "zero_point": ("min", "max"),
-            "layout": ("packed", "channels_last"),
-            "path": GENERAL,
-        },
+        in_=("u8", "s8"),
+        padding=(2, 5),
+        zero_point=("min", "max"),
+        layout=("packed", "channels_last"),
+        path=GENERAL,
     ),
-    Group(
+    group(
         f"{OPERATOR}:layout",
         layout,
-        {
-            "input": DATA_LAYOUTS,
-            "filters": DATA_LAYOUTS,
-            "output": OUTPUT_LAYOUTS,
-            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "depthwise", "first_layer_small")},
-            "path": ALL_PATHS,
-        },
+        input=DATA_LAYOUTS,
+        filters=DATA_LAYOUTS,
+        output=OUTPUT_LAYOUTS,
+        shape=only(SHAPES, "odd", "vectors", "depthwise", "first_layer_small"),
+        path=ALL_PATHS,
         keep=suits,
     ),
-    Group(
+    group(
         f"{OPERATOR}:rank",
         rank,
-        {
-            "rank": (3, 4),
-            "arrays": ("one", "two"),
-            "scales": (1, 2, 3, 4),
-            "zero_points": (1, 2, 3, 4),
-            "path": GENERAL,
-        },
+        rank=(3, 4),
+        arrays=("one", "two"),
+        scales=(1, 2, 3, 4),
+        zero_points=(1, 2, 3, 4),
+        path=GENERAL,
     ),
-    Group(
+    group(
         f"{OPERATOR}:optional",
         optional,
-        {
-            **TYPE_PARAMETERS,
-            "input_zero_point": ("absent", "given"),
-            "filter_scale": ("one", "per_channel"),
-            "filter_zero_point": ("absent", "one", "per_channel"),
-            "bias": ("absent", "given"),
-            "output_zero_point": ("absent", "given"),
-            "shape": {name: SHAPES[name] for name in ("odd", "vectors", "depthwise", "first_layer_small")},
-            "path": ALL_PATHS,
-        },
+        **TYPE_PARAMETERS,
+        input_zero_point=("absent", "given"),
+        filter_scale=("one", "per_channel"),
+        filter_zero_point=("absent", "one", "per_channel"),
+        bias=("absent", "given"),
+        output_zero_point=("absent", "given"),
+        shape=only(SHAPES, "odd", "vectors", "depthwise", "first_layer_small"),
+        path=ALL_PATHS,
         keep=suits,
     ),
-    Group(f"{OPERATOR}:views", views, {"view": ("broadcast", "apart", "scalar_apart"), "path": GENERAL}),
-    Group(
+    group(f"{OPERATOR}:views", views, view=("broadcast", "apart", "scalar_apart"), path=GENERAL),
+    group(
         f"{OPERATOR}:owned",
         owned,
-        {
-            "owned": {name: name for name in OWNED},
-            "layout": ("packed", "channels_last", "gaps"),
-            "shape": {name: SHAPES[name] for name in ("odd", "depthwise", "first_layer_small")},
-            "path": ALL_PATHS,
-        },
+        owned={name: name for name in OWNED},
+        layout=("packed", "channels_last", "gaps"),
+        shape=only(SHAPES, "odd", "depthwise", "first_layer_small"),
+        path=ALL_PATHS,
         keep=suits,
     ),
-    Group(
+    group(
         f"{OPERATOR}:binding",
         binding,
-        {
-            "offset": (0, 16, 80, 240, 4080),
-            "alignment": (0, 8, 32, 256),
-            "tail": (0, 4, 5, 64),
-            "layout": ("packed", "channels_last"),
-            "path": GENERAL,
-        },
+        offset=(0, 16, 80, 240, 4080),
+        alignment=(0, 8, 32, 256),
+        tail=(0, 4, 5, 64),
+        layout=("packed", "channels_last"),
+        path=GENERAL,
     ),
-    Group(
+    group(
         f"{OPERATOR}:cut",
         cut,
-        {
-            "shape": CUT_SHAPES,
-            "layout": ("packed", "channels_last", "rows"),
-            "filters": ("packed", "channels_last"),
-            "limits": ("cut", "cut_floor", "floor"),
-            "path": ALL_PATHS,
-        },
+        shape=CUT_SHAPES,
+        layout=("packed", "channels_last", "rows"),
+        filters=("packed", "channels_last"),
+        limits=("cut", "cut_floor", "floor"),
+        path=ALL_PATHS,
         keep=suits,
     ),
-    Group(f"{OPERATOR}:large", large, {"path": GENERAL}, default="none", support=is_past_the_range),
+    group(f"{OPERATOR}:large", large, path=GENERAL, default="none", support=is_past_the_range),
     *kinds.GROUPS,
     *float_products.GROUPS,
     *few_registers.GROUPS,

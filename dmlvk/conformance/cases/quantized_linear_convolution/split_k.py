@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import Group, Parameters
+from dmlvk.conformance.cases.combinations import Parameters, by_sizes, group, only
 from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import sums, zero_point_of
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     OPERATOR,
@@ -99,64 +99,56 @@ def _is_in_words(labels: Mapping[str, str]) -> bool:
 
 
 GROUPS = (
-    Group(
+    group(
         f"{OPERATOR}:split_k",
         tiles,
-        {
-            **TYPE_PARAMETERS,
-            "channels": (5, 16, 70),
-            "filters": (7, 40),
-            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
-            "bias": ("narrow", "wide"),
-            "filter_zero_point": ("none", "one", "last"),
-            "constants": ("bound", "owned"),
-            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 1))},
-            "input": ("packed", "channels_last", "gaps"),
-            "output": ("packed", "channels_last", "rows"),
-            "path": {
-                **{label: path for label, path in with_tiles("split_k", TILES).items() if path != "split_k"},
-                **TILE_IN_PARTS,
-            },
+        **TYPE_PARAMETERS,
+        channels=(5, 16, 70),
+        filters=(7, 40),
+        kernel=by_sizes((1, 1), (3, 3)),
+        bias=("narrow", "wide"),
+        filter_zero_point=("none", "one", "last"),
+        constants=("bound", "owned"),
+        strides=by_sizes((1, 1), (2, 1)),
+        input=("packed", "channels_last", "gaps"),
+        output=("packed", "channels_last", "rows"),
+        path={
+            **{label: path for label, path in with_tiles("split_k", TILES).items() if path != "split_k"},
+            **TILE_IN_PARTS,
         },
     ),
-    Group(
+    group(
         f"{OPERATOR}:words",
         words,
-        {
-            **{name: TYPE_PARAMETERS[name] for name in ("in", "out")},
-            "channels": (12, 64, 100),
-            "groups": (1, 2),
-            "apart": (4, 0),
-            "filters": (7, 40),
-            "width": (5, 8),
-            "kernel": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (3, 3))},
-            "strides": {f"{a}x{b}": (a, b) for a, b in ((1, 1), (2, 2))},
-            "output": ("packed", "channels_last"),
-            "path": ("matrix", "split_k", "split_k/3", "vectors"),
-        },
+        **only(TYPE_PARAMETERS, "in", "out"),
+        channels=(12, 64, 100),
+        groups=(1, 2),
+        apart=(4, 0),
+        filters=(7, 40),
+        width=(5, 8),
+        kernel=by_sizes((1, 1), (3, 3)),
+        strides=by_sizes((1, 1), (2, 2)),
+        output=("packed", "channels_last"),
+        path=("matrix", "split_k", "split_k/3", "vectors"),
         keep=_is_in_words,
     ),
-    Group(
+    group(
         f"{OPERATOR}:bytes",
         single_bytes,
-        {
-            "channels": (3, 21),
-            "kernel": {f"{a}x{b}": (a, b) for a, b in ((3, 3), (2, 5))},
-            "input": ("permuted", "sheared"),
-            "path": ("split_k",),
-        },
+        channels=(3, 21),
+        kernel=by_sizes((3, 3), (2, 5)),
+        input=("permuted", "sheared"),
+        path=("split_k",),
     ),
-    Group(
+    group(
         f"{OPERATOR}:sums_of_parts",
         sums,
-        {
-            "sum": ("33",),
-            "in": ("u8",),
-            "filter": ("s8",),
-            "sign": ("both",),
-            "bias": ("given",),
-            "path": ("split_k", "split_k/7"),
-        },
+        sum=("33",),
+        in_=("u8",),
+        filter=("s8",),
+        sign=("both",),
+        bias=("given",),
+        path=("split_k", "split_k/7"),
         about="Sums of more than 32 bits, of which each subgroup, or each part of K, has a share.",
     ),
 )
