@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.onnx.execution import own, write
+from dmlvk.onnx.execution import own
 from dmlvk.onnx.host import HostPart, lacks_numpy_type
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step
+from dmlvk.onnx.value_arrays import ValueArrays
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
 
@@ -102,8 +103,9 @@ class DirectDeviceRun(DirectRun):
         self._step, self._execution, self._monitor = step, step.last, monitor
         self._submit = step.last.submit
         program, inputs, outputs = step.last.program, step.last.input_tensors, step.last.output_tensors
-        self._inputs = [(name, inputs[name]) for name in program.inputs]
-        self._outputs = [(outputs[name], program.outputs[name]) for name in names]
+        self._inputs = list(program.inputs)
+        self._given = ValueArrays([inputs[name] for name in self._inputs], list(program.inputs.values()))
+        self._found = ValueArrays([outputs[name] for name in names], [program.outputs[name] for name in names])
 
     @staticmethod
     def is_possible(step: DeviceStep, names: Sequence[str], feeds: Mapping[str, Any]) -> bool:
@@ -119,13 +121,9 @@ class DirectDeviceRun(DirectRun):
 
     def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
         self._step.last = self._execution
-        for name, tensor in self._inputs:
-            write(tensor, feeds[name])
+        self._given.write([feeds[name] for name in self._inputs])
         self._submit()
-        return [
-            array if value.is_plain else array.view(value.dtype).reshape(value.shape)
-            for array, value in ((tensor.numpy(), value) for tensor, value in self._outputs)
-        ]
+        return self._found.read()
 
 
 def direct_run(

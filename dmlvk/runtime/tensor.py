@@ -225,6 +225,16 @@ class Tensor(OfDevice, NotCopied, ArrayProtocol):
         out[...] = element_view(self.desc, view)
         return True
 
+    def mapped_bytes(self) -> Bytes | None:
+        """The host's view of a small packed tensor, for visits alone; None if there is none.
+
+        None also if several threads are to copy the tensor, or it has gaps.
+        """
+        size = self.desc.total_size_in_bytes
+        if size >= LARGE or not self.desc.is_packed:
+            return None
+        return self.engine.vulkan.transfers.mapped(self.memory(), self.offset, size)
+
     def _mapped(self, memory: Allocation, array: Array) -> Bytes | None:
         """The host's view of the memory; None if the host cannot reach it, or if several threads are to copy."""
         size = self.desc.total_size_in_bytes

@@ -18,6 +18,7 @@ from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.execution import own
 from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of, require_equal
 from tests.reference.onnx_runtime import ONNX_RUNTIME
+from tests.vulkan.variants import open_variant
 
 PACKAGE = str(Path(dmlvk.__file__).parent)
 # What a run enters that is like the last one; on the device there are the transfers and the submission besides.
@@ -92,6 +93,33 @@ def test_a_run_on_the_device_looks_at_nothing_twice(device: dmlvk.Device) -> Non
     assert names[:5] == ["InferenceSession.run", "ModelOnDevice.run_again", "DirectDeviceRun.run", "DirectRun._fits",
                          "Monitor.run"]  # fmt: skip
     assert not {"checked_feeds", "names_of", "own_results"}.intersection(names)
+
+
+@pytest.mark.parametrize("variant", ["direct", "staged"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_, np.float16])
+def test_all_bits_go_to_the_device_and_back(device: dmlvk.Device, variant: str, dtype: Any) -> None:
+    """Of arrays with any strides, of scalars and of NaN; each result stays as it is when the next run comes."""
+    random = np.random.default_rng(5)
+
+    def bits(shape: tuple[int, ...]) -> Array:
+        return random.integers(0, 2 if dtype is np.bool_ else 256, (*shape, np.dtype(dtype).itemsize), np.uint8)
+
+    inputs = [bits((4, 6)).view(dtype)[..., 0] for _ in range(3)]
+    inputs += [inputs[0][::-1, ::-1], inputs[1].reshape(6, 4).T, np.repeat(inputs[2], 2, axis=1)[:, ::2]]
+    scalars = [bits(()).view(dtype).reshape(()) for _ in inputs]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    scalar = helper.make_tensor_value_info("s", kind, [])
+    nodes: list[Node] = [("Transpose", ["x"], ["y"], {"perm": [1, 0]}), ("Expand", ["s", "sizes"], ["z"], {})]
+    outputs = {"y": dtype, "z": dtype}
+    model = model_of(nodes, {"x": inputs[0], "s": scalar}, outputs, {"sizes": np.array([2, 3])})
+    with open_variant(device, variant) as opened:
+        session = InferenceSession(model, opened)
+        found = [session.run(None, {"x": x, "s": s}) for x, s in zip(inputs, scalars, strict=True)]
+        assert session._parts[0].direct is not None
+        for x, s, (y, z) in zip(inputs, scalars, found, strict=True):
+            for array, right in ((y, x.T), (z, np.broadcast_to(s, (2, 3)))):
+                assert (array.dtype, array.shape, array.flags.writeable) == (right.dtype, right.shape, True)
+                assert array.tobytes() == right.tobytes()
 
 
 class Subclass(np.ndarray):

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import dmlvk
+from dmlvk.onnx import InferenceSession
+from tests.onnx.models import model_of
 from tests.vulkan.variants import copy_desc
 
 VALUES = np.arange(64, dtype=np.int32)
@@ -81,6 +83,13 @@ def test_a_list(device: dmlvk.Device, bindings: list[Any]) -> None:
 def test_a_sequence(device: dmlvk.Device, bindings: list[Any]) -> None:
     sequence = device.sequence(bindings)
     assert warm(device, sequence.submit) <= 130 * SLACK
+
+
+def test_a_models_run(device: dmlvk.Device) -> None:
+    """From array to array; a run is like the one before, and looks at nothing else."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    session = InferenceSession(model_of([("Transpose", ["x"], ["y"], {})], {"x": x}, {"y": np.float32}), device)
+    assert warm(device, lambda: session.run(None, {"x": x})) <= 908 * SLACK
 
 
 def test_descriptors() -> None:
