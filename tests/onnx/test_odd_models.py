@@ -178,6 +178,12 @@ STRUCTURE: dict[str, onnx.ModelProto] = {
     "no imports": two(imports=[]),
     "another import alone": two(imports=[("com.microsoft", 1)]),
     "the last import counts": two(imports=[("", 99), ("ai.onnx", 17)]),
+    **{
+        f"Softmax of the last of two imports, {versions}": model(
+            [node("Softmax", ["x"], ["y"], axis=0)], imports=[*zip(("", "ai.onnx"), versions, strict=True)]
+        )
+        for versions in ((11, 13), (13, 11))
+    },
     "an import that is too new, last": two(imports=[("ai.onnx", 17), ("", 99)]),
     "ai.onnx": changed(with_domain("ai.onnx")),
     "com.microsoft without an import": model([node("Gelu", ["x"], ["y"], domain="com.microsoft")]),
