@@ -100,23 +100,13 @@ def named_arguments(function: Function) -> Function:
 def as_array(values: Any, name: str = "elements", *, is_converted: bool = False) -> npt.NDArray[Any]:
     """What `numpy.asarray` makes of values, if its elements are numbers, or may be of a type that stands for numbers.
 
-    Parameters
-    ----------
-    values : array_like
-    name : str
-        What messages call them.
-    is_converted : bool
-        Whether the elements get another type, so that integers may be too large for any: their array has objects then.
-
-    Raises
-    ------
-    TypeError
-        The values are no numbers: text, a path, None, a dict, Python objects, ... The message says which, and what to
-        do.
-    OverflowError
-        An integer that no data type holds.
-    ValueError
-        Lists of unequal lengths, or an array with masked elements, which would lose their mask.
+    name: what messages call them.
+    is_converted: whether the elements get another type, so that integers may be too large for any: their array has
+        objects then.
+    Raises TypeError: the values are no numbers: text, a path, None, a dict, Python objects, ... The message says which,
+        and what to do.
+    Raises OverflowError: an integer that no data type holds.
+    Raises ValueError: lists of unequal lengths, or an array with masked elements, which would lose their mask.
     """
     if isinstance(values, np.ndarray):
         array = values
@@ -189,22 +179,13 @@ def require_unmasked(array: object) -> None:
 def converted(array: npt.NDArray[Any], dtype: np.dtype[Any], type_name: str, name: str) -> npt.NDArray[Any]:
     """An array with its elements converted, where the type can hold them.
 
-    Parameters
-    ----------
-    array : ndarray
-        Of bools, integers or floats.
-    dtype : dtype
-        Of integers or floats. To integers, fractions are cut off. To floats, elements are rounded to the nearest
+    array: of bools, integers or floats.
+    dtype: of integers or floats. To integers, fractions are cut off. To floats, elements are rounded to the nearest
         value, which is an infinity past the largest.
-    type_name, name : str
-        What messages call the data type, and the array.
-
-    Raises
-    ------
-    OverflowError
-        An element is an integer, or an infinity, that the type cannot hold: NumPy's own error for a Python number.
-    ValueError
-        An element is NaN, and the type has integers.
+    type_name, name: what messages call the data type, and the array.
+    Raises OverflowError: an element is an integer, or an infinity, that the type cannot hold: NumPy's own error for a
+        Python number.
+    Raises ValueError: an element is NaN, and the type has integers.
     """
     if np.can_cast(array.dtype, dtype, "safe"):
         return array.astype(dtype, copy=False)
@@ -242,10 +223,7 @@ def is_number(value: object) -> bool:
 def as_integer(descriptor: str, field: str, value: object, low: int, high: int, rule: str) -> int:
     """The integer in [low, high] that a descriptor's field holds.
 
-    Raises
-    ------
-    DescriptorError
-        It is no integer, or breaks the rule.
+    Raises DescriptorError: it is no integer, or breaks the rule.
     """
     return _in_range(value, low, high, rule, partial(DescriptorError, descriptor, field))
 
@@ -253,10 +231,7 @@ def as_integer(descriptor: str, field: str, value: object, low: int, high: int, 
 def as_boolean(descriptor: str, field: str, value: object) -> bool:
     """The truth value that a descriptor's field holds, given as Python's or NumPy's.
 
-    Raises
-    ------
-    DescriptorError
-        It is neither True nor False.
+    Raises DescriptorError: it is neither True nor False.
     """
     if not isinstance(value, (bool, np.bool_)):
         raise DescriptorError(descriptor, field, value, f"must be True or False, not {type(value).__name__}")
@@ -289,10 +264,7 @@ def as_argument(
 ) -> int:
     """An argument as an integer from `low` to `high`, or without an upper limit.
 
-    Raises
-    ------
-    BindingError, or `error`
-        It is no integer, or breaks the rule.
+    Raises BindingError, or `error`: it is no integer, or breaks the rule.
     """
 
     def refusal(value: object, rule: str, expected: str) -> Exception:
@@ -304,12 +276,8 @@ def as_argument(
 def as_seconds(name: str, value: object) -> float:
     """An argument as seconds, from 0 to infinity.
 
-    Raises
-    ------
-    TypeError
-        It is no real number.
-    ValueError
-        It is negative or NaN.
+    Raises TypeError: it is no real number.
+    Raises ValueError: it is negative or NaN.
     """
     kinds = (int, float, np.integer, np.floating)
     if not isinstance(value, kinds) or not is_number(value):

@@ -25,10 +25,7 @@ def first_difference(first: Array, second: Array) -> tuple[tuple[int, ...], int]
 
     Elements may have any number of bytes: complex numbers have 16, and text has more.
 
-    Returns
-    -------
-    tuple of tuple of int and int, or None
-        The coordinate, and how many elements differ; None if none does.
+    Returns the coordinate, and how many elements differ; None if none does.
     """
     size = first.dtype.itemsize
     rows = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, size) for array in (first, second)]

@@ -25,19 +25,10 @@ class FileLock:
     middle of filelock leaves these taken, and the next use of filelock in this process waits for ever. Handlers run on
     the main thread alone. So there another thread takes the file, holds it, and releases it.
 
-    Parameters
-    ----------
-    path : Path
-        The file that is held. It is made if it is not there.
-    timeout : float
-        Seconds to wait for other processes.
-
-    Raises
-    ------
-    OSError
-        By `with`: the file cannot be written, or is held for too long (TimeoutError).
-    NotImplementedError
-        By `with`: the file system has no locks.
+    path: the file that is held. It is made if it is not there.
+    timeout: seconds to wait for other processes.
+    Raises OSError: by `with`: the file cannot be written, or is held for too long (TimeoutError).
+    Raises NotImplementedError: by `with`: the file system has no locks.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:

@@ -58,19 +58,10 @@ class OutsideError(FileError):
 def read_bytes(path: Path, most_bytes: int | None = MOST_BYTES, *, within: Iterable[Path] | None = None) -> bytes:
     """The content of a regular file.
 
-    Parameters
-    ----------
-    most_bytes : int, optional
-        The file's largest size; None for as much as fits into memory.
-    within : iterable of Path, optional
-        The folders in which the file has to be, wherever links lead.
-
-    Raises
-    ------
-    OSError
-        The file cannot be opened or read.
-    FileError
-        The file is no regular file, or larger than `most_bytes`, or elsewhere.
+    most_bytes: the file's largest size; None for as much as fits into memory.
+    within: the folders in which the file has to be, wherever links lead.
+    Raises OSError: the file cannot be opened or read.
+    Raises FileError: the file is no regular file, or larger than `most_bytes`, or elsewhere.
     """
     with _opened(path, within) as file:
         size = os.fstat(file.fileno()).st_size
@@ -88,10 +79,7 @@ def read_bytes(path: Path, most_bytes: int | None = MOST_BYTES, *, within: Itera
 def read_part(path: Path, offset: int, count: int, folder: Path) -> bytes:
     """Some bytes of a file below a folder, none of whose parts is a link, and which has no second name elsewhere.
 
-    Raises
-    ------
-    OSError, FileError
-        As `read_bytes` does, or the file is too short.
+    Raises OSError, FileError: as `read_bytes` does, or the file is too short.
     """
     with _opened(path, [folder]) as file:
         status = os.fstat(file.fileno())
@@ -119,10 +107,7 @@ def read_npy(
 ) -> npt.NDArray[Any]:
     """The array in a .npy file; an array of Python's objects, which would have to be executed, is refused.
 
-    Raises
-    ------
-    OSError, FileError
-        As `read_bytes` does, or the file holds something other than one array.
+    Raises OSError, FileError: as `read_bytes` does, or the file holds something other than one array.
     """
     import numpy as np
 
@@ -154,10 +139,7 @@ def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
 def npy_bytes(array: npt.NDArray[Any]) -> bytes:
     """An array as a .npy file.
 
-    Raises
-    ------
-    ValueError
-        It is an array of Python's objects.
+    Raises ValueError: it is an array of Python's objects.
     """
     import numpy as np
 
@@ -259,12 +241,8 @@ def _opened(path: Path, within: Iterable[Path] | None = None) -> BinaryIO:
 def _require_within(path: Path, folders: Iterable[Path]) -> Path:
     """Where a path leads, links followed.
 
-    Raises
-    ------
-    OutsideError
-        That is in none of the folders.
-    ValueError
-        It is no path.
+    Raises OutsideError: that is in none of the folders.
+    Raises ValueError: it is no path.
     """
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(os.path.realpath(folder)) for folder in folders):
@@ -301,9 +279,7 @@ def is_same(one: Path | None, other: Path | None) -> bool:
 def require_place(path: Path) -> None:
     """Check before any work that a file can be written at a path, as far as that can be known without writing.
 
-    Raises
-    ------
-    OSError
+    Raises OSError.
     """
     try:
         mode = path.stat().st_mode
@@ -321,10 +297,7 @@ def require_place(path: Path) -> None:
 def require_folder_place(path: Path, who: str = "") -> None:
     """Check before any work that a folder exists at a path or can be made there, as far as its parents tell.
 
-    Raises
-    ------
-    FileError
-        Something else is there. The message begins with `who`, the source of the path.
+    Raises FileError: something else is there. The message begins with `who`, the source of the path.
     """
     for folder in (path, *path.parents):
         if os.path.lexists(folder):
@@ -336,10 +309,7 @@ def require_folder_place(path: Path, who: str = "") -> None:
 def require_own(path: Path, read: Callable[[Path], object]) -> None:
     """Check before any work that a file may be changed: it is absent or empty, or `read` can read it.
 
-    Raises
-    ------
-    FileError
-        The file holds something else. The message says what, and that the file is left as it is.
+    Raises FileError: the file holds something else. The message says what, and that the file is left as it is.
     """
     require_place(path)
     if not path.is_file() or not path.stat().st_size:
@@ -353,9 +323,7 @@ def require_own(path: Path, read: Callable[[Path], object]) -> None:
 def open_to_write(path: Path, *, append: bool = False) -> BinaryIO:
     """Open a file to write anew or to append to. A FIFO must already have a reader.
 
-    Raises
-    ------
-    OSError
+    Raises OSError.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | _FLAGS | (os.O_APPEND if append else 0), 0o666)
     try:
@@ -382,10 +350,7 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 
     What is no regular file, such as a pipe, is written to in place. So is a file in a folder that takes no new file.
 
-    Raises
-    ------
-    OSError
-        The error always names the file. The system itself does not name it when it notices a full disk.
+    Raises OSError: the error always names the file. The system itself does not name it when it notices a full disk.
     """
     try:
         real = os.path.realpath(path)
@@ -410,24 +375,11 @@ def write_inside(folder: Path, name: str | Path, content: bytes | memoryview, al
     Folders that are missing are made. A file that is there is replaced, not written into, so that a second name of it,
     a hard link, keeps the old content.
 
-    Parameters
-    ----------
-    folder : Path
-        A relative name belongs to it.
-    also : iterable of Path
-        Further folders, below which the file may be.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutsideError
-        The file would be elsewhere.
-    OSError
-        It cannot be written. The error names it.
+    folder: a relative name belongs to it.
+    also: further folders, below which the file may be.
+    Returns the file.
+    Raises OutsideError: the file would be elsewhere.
+    Raises OSError: it cannot be written. The error names it.
     """
     path = folder / name
     real, root = place_inside(folder, name, also)
@@ -524,10 +476,8 @@ def replace_bytes(path: Path, content: bytes) -> None:
 
     Only its owner can read it: it is a file of dmlvk's own.
 
-    Raises
-    ------
-    OSError
-        Also if something other than a regular file is at the path. It is left alone. The error names the file.
+    Raises OSError: also if something other than a regular file is at the path. It is left alone. The error names the
+        file.
     """
     require_replaceable(path)
     with _naming(path):
@@ -539,20 +489,11 @@ def _replace_content(
 ) -> None:
     """Write a temporary file beside the path, then put it there.
 
-    Parameters
-    ----------
-    mode : int
-        Of a new file; the system takes away what the user does not want.
-    kept_mode : int, optional
-        Of the file that is replaced.
-    folder : int, optional
-        The handle of the folder to which the path belongs.
-
-    Raises
-    ------
-    _NoNewFileError
-        `kept_mode` is given, and the folder takes no further file.
-    OSError
+    mode: of a new file; the system takes away what the user does not want.
+    kept_mode: of the file that is replaced.
+    folder: the handle of the folder to which the path belongs.
+    Raises _NoNewFileError: `kept_mode` is given, and the folder takes no further file.
+    Raises OSError.
     """
     # The start of the name alone: a name may have the greatest length already.
     start, name = os.path.split(path)

@@ -31,17 +31,9 @@ def find_overlap(sizes: tuple[int, ...], strides: tuple[int, ...], limit: int = 
     Two coordinates share an element if their difference d is not zero and sum(d[k] * strides[k]) == 0, with abs(d[k]) <
     sizes[k]. Layouts that come from permuting, padding and slicing are decided at once. An exact search decides others.
 
-    Parameters
-    ----------
-    sizes, strides : tuple of int
-        Of the same length; strides in elements.
-    limit : int
-        Steps after which the search gives up.
-
-    Returns
-    -------
-    Overlap or None
-        None: no two coordinates share an element.
+    sizes, strides: of the same length; strides in elements.
+    limit: steps after which the search gives up.
+    Returns None: no two coordinates share an element.
     """
     for dimension, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         if size > 1 and stride == 0:

@@ -10,23 +10,14 @@ from dataclasses import dataclass
 class Rates:
     """What a device does in a second.
 
-    Attributes
-    ----------
-    matrix, dot_product, integer, float32 : float
-        Operations on bytes, a second: by matrix units, packed dot products, 32-bit multiplications, and products that
-        are float32 numbers. A multiply-add is two.
-    tap : float
-        Multiply-adds of a kernel that reads each of its operands by itself.
-    last_step : float
-        Outputs that are scaled, rounded and stored from registers.
-    copy : float
-        Bytes that a copy reads and writes.
-    processors : float
-        Workgroups that each have a processor of their own.
-    dispatch : float
-        Seconds of a dispatch beside its work, after another one.
-    wait : float
-        Seconds of a load that nothing hides.
+    matrix, dot_product, integer, float32: operations on bytes, a second: by matrix units, packed dot products, 32-bit
+        multiplications, and products that are float32 numbers. A multiply-add is two.
+    tap: Multiply-adds of a kernel that reads each of its operands by itself.
+    last_step: outputs that are scaled, rounded and stored from registers.
+    copy: bytes that a copy reads and writes.
+    processors: workgroups that each have a processor of their own.
+    dispatch: seconds of a dispatch beside its work, after another one.
+    wait: seconds of a load that nothing hides.
     """
 
     matrix: float
@@ -43,14 +34,9 @@ class Rates:
     def seconds(self, dispatches: float, waits: float, busy: float) -> float:
         """An estimate.
 
-        Parameters
-        ----------
-        dispatches : float
-            How many there are, one after the other.
-        waits : float
-            The loads that one workgroup waits for, one after the other.
-        busy : float
-            Seconds for which the whole device is busy. With many workgroups, one computes while another waits: of the
+        dispatches: how many there are, one after the other.
+        waits: the loads that one workgroup waits for, one after the other.
+        busy: seconds for which the whole device is busy. With many workgroups, one computes while another waits: of the
             two times, the greater one counts more.
         """
         return dispatches * self.dispatch + math.hypot(waits * self.wait, busy)

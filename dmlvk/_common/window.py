@@ -25,20 +25,11 @@ def in_order(
 ) -> Generator[Result_co, None, None]:
     """Begin work for each element and yield its result.
 
-    Parameters
-    ----------
-    elements : iterable
-        Read only as far as the window reaches, so it may be endless.
-    begin : callable
-        Begins the work for an element and returns at once. If it or the iterable raises an exception, the results of
+    elements: read only as far as the window reaches, so it may be endless.
+    begin: begins the work for an element and returns at once. If it or the iterable raises an exception, the results of
         the elements before come first.
-    most : int
-        Elements that are read and whose results are not yet yielded.
-
-    Yields
-    ------
-    object
-        The results, in the order of the elements. The first exception ends the iterator. However it ends, work whose
+    most: elements that are read and whose results are not yet yielded.
+    Yields the results, in the order of the elements. The first exception ends the iterator. However it ends, work whose
         result was not yielded is cancelled.
     """
     source = iter(elements)

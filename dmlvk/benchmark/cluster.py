@@ -42,23 +42,11 @@ def run(
     The workers that have one GPU share its cases. A CPU driver's cases run on one worker, and CPU drivers run one after
     the other: two at a time would share the processor that is measured.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    selector : str, optional
-        Part of the names of the devices that run; all of them by default.
-    keep : callable
-        Called with the records so far whenever one is whole.
-
-    Returns
-    -------
-    list of dict
-        A record of `harness.run` for each device.
-
-    Raises
-    ------
-    ClusterError
-        No device of the cluster has the name, or one could not be measured. `keep` has got the records of the others.
+    selector: part of the names of the devices that run; all of them by default.
+    keep: called with the records so far whenever one is whole.
+    Returns a record of `harness.run` for each device.
+    Raises ClusterError: no device of the cluster has the name, or one could not be measured. `keep` has got the records
+        of the others.
     """
     kinds: dict[DeviceAndDriver, list[ClusterWorker]] = {}
     workers = prepared(client)
@@ -130,10 +118,7 @@ def write(records: Sequence[Record], path: Path) -> None:
 def read(path: Path) -> list[Record]:
     """Read the records of one device or of several.
 
-    Raises
-    ------
-    OSError
-        The file cannot be read, or has no such records.
+    Raises OSError: the file cannot be read, or has no such records.
     """
     content = files.read_json(path)
     listed = content.get("devices") if isinstance(content, dict) and "devices" in content else [content]

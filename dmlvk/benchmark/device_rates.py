@@ -19,10 +19,7 @@ ROUNDS = 5
 class MeasuredDevice:
     """What was measured.
 
-    Attributes
-    ----------
-    floor : float
-        Seconds of a dispatch that does next to nothing, after another one.
+    floor: seconds of a dispatch that does next to nothing, after another one.
     """
 
     rates: Rates
@@ -42,12 +39,8 @@ def measure_rates(device: dmlvk.Device, size: int = COPY_SIZE) -> MeasuredDevice
     ones, last steps from float32 ones, a dispatch from one that does nothing. A unit that the device lacks keeps its
     class's rate, since no path uses it.
 
-    Parameters
-    ----------
-    device : Device
-        With timestamps.
-    size : int
-        Bytes that are copied.
+    device: with timestamps.
+    size: bytes that are copied.
     """
     typical = rates_of_class(device.profile)
     marks, _ = measure_marks(device, size, ROUNDS)

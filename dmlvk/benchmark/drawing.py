@@ -19,14 +19,9 @@ from dmlvk.benchmark.peers.peer import missing_package
 class Look:
     """How a point is drawn.
 
-    Attributes
-    ----------
-    text : str
-        In the legend.
-    marker : str
-        One of Matplotlib's.
-    hollow : bool
-        A peer's points are hollow, dmlvk's are filled.
+    text: in the legend.
+    marker: one of Matplotlib's.
+    hollow: a peer's points are hollow, dmlvk's are filled.
     """
 
     text: str
@@ -77,10 +72,7 @@ def require_matplotlib() -> None:
 def picture_format(path: Path) -> str:
     """The format of a picture of this name: "png" of "record.png".
 
-    Raises
-    ------
-    FileError
-        No picture can be written under this name.
+    Raises FileError: no picture can be written under this name.
     """
     from matplotlib.figure import Figure
 

@@ -32,14 +32,9 @@ CAPABILITY = 17
 class OperatorSettings:
     """The settings of a run.
 
-    Attributes
-    ----------
-    rounds : int
-        Timed runs of each measured item; fewer if they take long.
-    peers : sequence of str
-        Names of the peers to measure.
-    left_out : mapping of str to str
-        Names of the peers that are not measured, and why: the record lists them as absent.
+    rounds: timed runs of each measured item; fewer if they take long.
+    peers: names of the peers to measure.
+    left_out: names of the peers that are not measured, and why: the record lists them as absent.
     """
 
     scale: Scale
@@ -61,10 +56,7 @@ def run(
 ) -> Record:
     """Measure marks, cases and peers.
 
-    Parameters
-    ----------
-    device : Device
-        Opened with `timestamps=True`.
+    device: opened with `timestamps=True`.
     """
     progress("marks")
     marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)

@@ -24,16 +24,10 @@ from dmlvk.benchmark.sweep import tables as sweep_tables
 class Kind:
     """How one kind of record is shown.
 
-    Attributes
-    ----------
-    sections : callable
-        The tables of a record; `dispatches` says whether each dispatch has a row.
-    options : str
-        The options of `dmlvk bench` that measure it, with the fields of the record's network.
-    figure_of : callable
-        The figure of a record.
-    is_correct : callable
-        Whether all results were right.
+    sections: the tables of a record; `dispatches` says whether each dispatch has a row.
+    options: the options of `dmlvk bench` that measure it, with the fields of the record's network.
+    figure_of: the figure of a record.
+    is_correct: whether all results were right.
     """
 
     sections: Callable[..., Iterator[sections.Section]]

@@ -42,18 +42,11 @@ FACTOR, ADDEND = 0x5F9B3DC7, 0x1234567
 class Mark:
     """A rate that no kernel on the device is expected to exceed.
 
-    Attributes
-    ----------
-    name : str
-        "copy", "fill", "dot_product", "matrix", "float_multiply_add" or "integer_multiply_add".
-    rate : float
-        Bytes per second for copy (reads plus writes) and fill, operations per second for the others.
-    unit : str
-        "bytes/s" or "operations/s".
-    what : str
-        A description for people.
-    correct : bool
-        Whether the result was right.
+    name: "copy", "fill", "dot_product", "matrix", "float_multiply_add" or "integer_multiply_add".
+    rate: bytes per second for copy (reads plus writes) and fill, operations per second for the others.
+    unit: "bytes/s" or "operations/s".
+    what: a description for people.
+    correct: whether the result was right.
     """
 
     name: str

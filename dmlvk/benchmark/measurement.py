@@ -33,20 +33,12 @@ class DispatchTimes:
 class Measurement:
     """The measurement of an operator.
 
-    Attributes
-    ----------
-    path : str
-        The kernel path of the plan.
-    work : Work
-        The least that the operator must move and compute.
-    times : Times
-        Times of all its dispatches together, on the device.
-    processor : Times, optional
-        On a CPU driver: the time that it used on all processors together.
-    correct : bool
-        Whether every output, on each set of memory, has the expected bits.
-    untrue : str, optional
-        Why the device's timestamps cannot be true.
+    path: the kernel path of the plan.
+    work: the least that the operator must move and compute.
+    times: times of all its dispatches together, on the device.
+    processor: on a CPU driver: the time that it used on all processors together.
+    correct: whether every output, on each set of memory, has the expected bits.
+    untrue: why the device's timestamps cannot be true.
     """
 
     path: str
@@ -70,21 +62,11 @@ def measure(
 ) -> Measurement:
     """Time an operator and check its result.
 
-    Parameters
-    ----------
-    device : Device
-        Opened with `timestamps=True`.
-    inputs : mapping of str to ndarray
-        By descriptor field. Tensors that are OWNED_BY_DML are given once, beforehand, and are not part of the time.
-    expected : ndarray
-        The right output.
-    path : str, optional
-        Forces a kernel path.
-
-    Raises
-    ------
-    PathError
-        The operator has no such path here.
+    device: opened with `timestamps=True`.
+    inputs: by descriptor field. Tensors that are OWNED_BY_DML are given once, beforehand, and are not part of the time.
+    expected: the right output.
+    path: forces a kernel path.
+    Raises PathError: the operator has no such path here.
     """
     operator = device.compile(desc, path=path, wait=True)
     work = work_of(desc)
@@ -104,18 +86,9 @@ def bind_anew(
 ) -> tuple[list[Binding], list[dmlvk.Tensor]]:
     """Bind an operator to sets of tensors of its own.
 
-    Parameters
-    ----------
-    inputs : mapping of str to ndarray
-        By descriptor field. Tensors that are OWNED_BY_DML are given here, once.
-    count : int
-        The number of sets.
-
-    Returns
-    -------
-    bindings : list of Binding
-    outputs : list of Tensor
-        One for each binding, filled with a pattern that a run has to overwrite.
+    inputs: by descriptor field. Tensors that are OWNED_BY_DML are given here, once.
+    count: the number of sets.
+    Returns the bindings, and for each its output, filled with a pattern that a run has to overwrite.
     """
     described = operator.desc.tensors
     owned = {field for field, tensor in described.items() if tensor.flags & dmlvk.TensorFlags.OWNED_BY_DML}

@@ -37,10 +37,7 @@ def write(record: Record, path: Path) -> None:
 def read(path: Path) -> Record:
     """Read a record. Its texts are printable, so that a picture, a page and a table can show them.
 
-    Raises
-    ------
-    OSError
-        The file cannot be read, or is not a record of this format.
+    Raises OSError: the file cannot be read, or is not a record of this format.
     """
     record = printable_data(files.read_json(path))
     if (

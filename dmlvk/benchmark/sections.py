@@ -20,14 +20,9 @@ EQUAL, DIFFERENT = "equal", "DIFFERENT"
 class Section:
     """A table.
 
-    Attributes
-    ----------
-    heads : sequence of str
-        Of the columns. A column of numbers is aligned to the right.
-    rows : sequence of sequences of str
-        Without rows the notes stand alone.
-    notes : sequence of str
-        Lines below the table.
+    heads: of the columns. A column of numbers is aligned to the right.
+    rows: without rows the notes stand alone.
+    notes: lines below the table.
     """
 
     title: str

@@ -17,12 +17,8 @@ MORE_THAN_THE_MARK = 1.05
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     """The tables: the marks, the cases, and the peers' times; below them all that failed or was absent.
 
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.harness.run`.
-    dispatches : bool
-        Whether each dispatch has a row too.
+    record: a result of `dmlvk.benchmark.harness.run`.
+    dispatches: whether each dispatch has a row too.
     """
     device, settings = record["device"], record["settings"]
     yield Section(

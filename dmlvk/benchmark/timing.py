@@ -60,17 +60,11 @@ class Times:
 class Rounds:
     """The result of time_bindings.
 
-    Attributes
-    ----------
-    times : Times
-        Times of the whole binding, on the device.
-    dispatches : tuple of Times
-        Times of each dispatch.
-    processor : Times, optional
-        On a CPU driver: the time that this program's threads ran on all processors together. Other work on the machine
-        disturbs this time less than it disturbs the other two.
-    host : Times
-        By the host's clock, from before each submission to after its end.
+    times: times of the whole binding, on the device.
+    dispatches: times of each dispatch.
+    processor: on a CPU driver: the time that this program's threads ran on all processors together. Other work on the
+        machine disturbs this time less than it disturbs the other two.
+    host: by the host's clock, from before each submission to after its end.
     """
 
     times: Times
@@ -104,10 +98,7 @@ def rotation(bytes_moved: int, device_type: DeviceType) -> int:
 def require_final(bindings: Sequence[Binding]) -> None:
     """Refuse to time kernels that other kernels will replace during the measurement.
 
-    Raises
-    ------
-    ValueError
-        A binding's own kernels are still compiled.
+    Raises ValueError: a binding's own kernels are still compiled.
     """
     if not all(binding.is_final for binding in bindings):
         raise ValueError(
@@ -120,16 +111,10 @@ def time_bindings(
 ) -> Rounds:
     """Run bindings in turn and time them on the device.
 
-    Parameters
-    ----------
-    device : Device
-        With timestamps.
-    bindings : sequence of Binding
-        The same work on different memory.
-    rounds : int
-        The largest number of timed rounds. A warm-up, in which each binding runs at least once, comes first.
-    warm_up_seconds : float
-        The duration of the warm-up on a GPU.
+    device: with timestamps.
+    bindings: the same work on different memory.
+    rounds: the largest number of timed rounds. A warm-up, in which each binding runs at least once, comes first.
+    warm_up_seconds: the duration of the warm-up on a GPU.
     """
     require_final(bindings)
     is_cpu = device.profile.device_type is DeviceType.CPU

@@ -55,12 +55,8 @@ class Attempt:
 class Tuning:
     """The result for one descriptor.
 
-    Attributes
-    ----------
-    attempts : tuple of Attempt
-        The first is the planner's own choice, as PLANNER.
-    path : str, optional
-        The fastest path; None if the planner's choice is as good.
+    attempts: the first is the planner's own choice, as PLANNER.
+    path: the fastest path; None if the planner's choice is as good.
     """
 
     desc: OperatorDesc
@@ -118,22 +114,10 @@ def tune(
 ) -> Tuning:
     """Measure every candidate on a workload.
 
-    Parameters
-    ----------
-    device : Device
-        Opened with `timestamps=True`.
-    progress : callable, optional
-        Called after each candidate, with how many are measured and how many there are.
-
-    Returns
-    -------
-    Tuning
-        The result, not yet remembered.
-
-    Raises
-    ------
-    ValueError
-        For rounds that are not an integer, or below 1.
+    device: opened with `timestamps=True`.
+    progress: called after each candidate, with how many are measured and how many there are.
+    Returns the result, not yet remembered.
+    Raises ValueError: for rounds that are not an integer, or below 1.
     """
     rounds = as_argument("rounds", rounds, 1, None, "each candidate is run at least once", ValueError)
     desc, expected = workload.desc, workload.result()
@@ -151,9 +135,7 @@ def tune(
 def remember(choices: TunedPaths, tuning: Tuning) -> None:
     """Remember the result for later programs on this device.
 
-    Raises
-    ------
-    OSError
+    Raises OSError.
     """
     choices.remember(tuning.desc, tuning.path, tuning.seconds)
 

@@ -49,10 +49,7 @@ class Work:
 def work_of(desc: OperatorDesc) -> Work:
     """Count an operator's work. Each tensor counts once, however often a kernel reads it.
 
-    Raises
-    ------
-    TypeError
-        `desc` is not a descriptor.
+    Raises TypeError: `desc` is not a descriptor.
     """
     if not isinstance(desc, OperatorDesc):
         raise TypeError(f"{type(desc).__name__} is not an operator descriptor")

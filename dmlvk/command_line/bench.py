@@ -186,12 +186,8 @@ def bench(context: click.Context, /, **options: object) -> None:
 def _bench_cluster(request: BenchRequest, choice: Choice) -> None:
     """Measure on every distinct device of a cluster, write the records and show them.
 
-    Raises
-    ------
-    click.ClickException
-        No case is chosen, or a result is not the reference's.
-    ClusterError
-        As `dmlvk.benchmark.cluster.run`.
+    Raises click.ClickException: no case is chosen, or a result is not the reference's.
+    Raises ClusterError: as `dmlvk.benchmark.cluster.run`.
     """
     assert request.scheduler is not None
     json_path, markdown_path = request.json_path, request.markdown_path

@@ -119,12 +119,8 @@ class BenchRequest:
 def opened(selector: str | None, profiles: Sequence[str]) -> dmlvk.Device:
     """A device with timestamps, as if it had no more than each of some profiles leaves it.
 
-    Raises
-    ------
-    click.BadParameter
-        There is no such profile.
-    DeviceError
-        There is no such device.
+    Raises click.BadParameter: there is no such profile.
+    Raises DeviceError: there is no such device.
     """
     import dmlvk
     from dmlvk.conformance.profiles import PROFILES, narrow
@@ -149,10 +145,7 @@ def name_profiles(record: Record, profiles: Sequence[str]) -> None:
 def require_subject(context: click.Context) -> Subject:
     """What the options ask for.
 
-    Raises
-    ------
-    click.UsageError
-        An option belongs to another subject.
+    Raises click.UsageError: an option belongs to another subject.
     """
     given = [
         parameter
@@ -183,12 +176,8 @@ def require_subject(context: click.Context) -> Subject:
 def required_cases(choice: Choice, is_cpu: bool) -> list[Case]:
     """The cases of a choice.
 
-    Raises
-    ------
-    click.UsageError
-        An operator is unknown, or a pattern names only cases of operators that are not chosen.
-    click.ClickException
-        There is no such case.
+    Raises click.UsageError: an operator is unknown, or a pattern names only cases of operators that are not chosen.
+    Raises click.ClickException: there is no such case.
     """
     from dmlvk.benchmark.cases import OPERATORS, cases, select
 

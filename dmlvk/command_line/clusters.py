@@ -19,12 +19,8 @@ if TYPE_CHECKING:
 def connected(address: str) -> Iterator[Client]:
     """A client of the scheduler at an address. Prints a line for each worker that is left out, once.
 
-    Raises
-    ------
-    click.ClickException
-        Dask is not installed.
-    ClusterError
-        No scheduler answers.
+    Raises click.ClickException: Dask is not installed.
+    Raises ClusterError: no scheduler answers.
     """
     try:
         from dmlvk.dask import ClusterWarning, connect

@@ -83,12 +83,8 @@ def _figures(paths: list[Path]) -> list[Figures]:
 def read_figures(path: Path) -> Figures:
     """The figures of `dmlvk bench --json`.
 
-    Raises
-    ------
-    ComparisonError
-        The record is of this format, but not whole.
-    OSError
-        The file cannot be read, or is of another format.
+    Raises ComparisonError: the record is of this format, but not whole.
+    Raises OSError: the file cannot be read, or is of another format.
     """
     from dmlvk.benchmark import records
 

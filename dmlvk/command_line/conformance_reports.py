@@ -37,14 +37,9 @@ from dmlvk.errors import DeviceError
 class Session:
     """A request that is run.
 
-    Attributes
-    ----------
-    groups : mapping of str to str
-        What each group of the cases tests.
-    digests : mapping of str to str
-        The digests with which the results are compared, by case.
-    runs : list of Run
-        The runs of the devices that have begun.
+    groups: what each group of the cases tests.
+    digests: the digests with which the results are compared, by case.
+    runs: the runs of the devices that have begun.
     """
 
     request: Request

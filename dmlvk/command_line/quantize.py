@@ -130,22 +130,10 @@ def quantize(
 class Samples:
     """The inputs in a file or a folder. Each is read anew whenever it is asked for.
 
-    Parameters
-    ----------
-    arguments : list of NodeArgument
-        The model's inputs.
-
-    Raises
-    ------
-    click.ClickException
-        There are none, or they are no arrays.
-
-    Attributes
-    ----------
-    count : int
-        How many runs they are.
-    given : int
-        How many the last iteration gave.
+    arguments: the model's inputs.
+    Raises click.ClickException: there are none, or they are no arrays.
+    count: how many runs they are.
+    given: how many the last iteration gave.
     """
 
     def __init__(self, place: Path, arguments: list[NodeArgument]) -> None:

@@ -52,24 +52,14 @@ def run_onnx(
 ) -> None:
     """Run a model on given or random inputs, and print where its nodes run.
 
-    Parameters
-    ----------
-    selector : str or None
-        Of the device.
-    inputs : sequence of str
-        Each "name=file.npy". The second file of a name belongs to the second run, and so on. Without any, the inputs
-        are random, and a dimension of any size is 1.
-    output : Path or None
-        The folder for the outputs, "name.npy"; where there are several runs, "0_name.npy" and so on.
-    check : bool
-        Compare each node on the device with the host's library on the same inputs.
-    repeat : int, optional
-        The number of runs of each; the bits of all outputs are compared with those of the first run.
-
-    Raises
-    ------
-    click.ClickException
-        The model or an input is wrong, or the check finds a difference. Nothing is written then.
+    selector: of the device.
+    inputs: each "name=file.npy". The second file of a name belongs to the second run, and so on. Without any, the
+        inputs are random, and a dimension of any size is 1.
+    output: the folder for the outputs, "name.npy"; where there are several runs, "0_name.npy" and so on.
+    check: compare each node on the device with the host's library on the same inputs.
+    repeat: the number of runs of each; the bits of all outputs are compared with those of the first run.
+    Raises click.ClickException: the model or an input is wrong, or the check finds a difference. Nothing is written
+        then.
     """
     if output is not None:
         files.require_folder_place(output)

@@ -36,10 +36,7 @@ class PipeOfWindows(io.TextIOWrapper):
 
     Windows says so by EINVAL, which Python raises as a bare OSError. In an error of anything else EINVAL is an error.
 
-    Parameters
-    ----------
-    stream : io.TextIOWrapper
-        Writes to a pipe. It must not be written to from now on.
+    stream: writes to a pipe. It must not be written to from now on.
     """
 
     def __init__(self, stream: io.TextIOWrapper) -> None:

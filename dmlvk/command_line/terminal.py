@@ -236,10 +236,7 @@ def require_names(option: str, given: Iterable[str], known: Iterable[str]) -> No
 class Lines:
     """Progress where the output is no terminal: a line on standard error now and then.
 
-    Parameters
-    ----------
-    total : int
-        The number of steps; 0 if it is not known.
+    total: the number of steps; 0 if it is not known.
     """
 
     def __init__(self, total: int) -> None:
@@ -263,11 +260,7 @@ class Lines:
 class Steps:
     """What a progress bar is told. Without a bar, a line is printed now and then.
 
-    Parameters
-    ----------
-    progress : Progress, optional
-    total : int
-        The number of steps; 0 for no bar of the steps.
+    total: the number of steps; 0 for no bar of the steps.
     """
 
     def __init__(self, progress: Progress | None, total: int) -> None:

@@ -27,10 +27,7 @@ def listed(cases: list[Case]) -> Iterator[str]:
 def check_recorded_devices(cases: list[Case], path: str | None) -> int:
     """Check plans without running them, report, and return the exit status.
 
-    Parameters
-    ----------
-    path : str, optional
-        The kernel path for cases that leave the choice to the planner.
+    path: the kernel path for cases that leave the choice to the planner.
     """
     terminal = console()
     with shown_progress(terminal, len(cases)) as step:

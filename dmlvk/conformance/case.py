@@ -28,12 +28,8 @@ FORMER_GROUPS = MappingProxyType({"qlinearconv": "quantized_linear_convolution"}
 class NotSupported:
     """Why a device cannot run a case.
 
-    Attributes
-    ----------
-    reason : str
-        For a program to read: "feature:shaderIntegerDotProduct", "limit:memory", "path:matrix".
-    explanation : str
-        For a person.
+    reason: for a program to read: "feature:shaderIntegerDotProduct", "limit:memory", "path:matrix".
+    explanation: for a person.
     """
 
     reason: str
@@ -55,27 +51,16 @@ class Way(str, Enum):
 class Workload:
     """One operator with its data.
 
-    Attributes
-    ----------
-    inputs : mapping of str to ndarray
-        Arrays by descriptor field, of the tensors' sizes.
-    expected : ndarray, optional
-        The right output, bit for bit; None for the result of `dmlvk.reference`.
-    offsets : mapping of str to int
-        Bytes from the start of a buffer to a tensor, by descriptor field; multiples of 16. 0 if a field is absent.
-    limits : mapping of str to int
-        Members of `Limits` that replace the device's own for planning, all of them lower. With them, small tensors take
-        the paths of large ones.
-    device_type : DeviceType, optional
-        The type of device to plan for: a GPU's plans can run on a CPU driver, and the reverse.
-    profile : str, optional
-        A name of `profiles.PROFILES` to plan by, besides that of the run: it gives the kernels of other devices.
-    is_defined : bool
-        False if the operator leaves the output's values open: then the only check is that nothing else changes.
-    way : Way
-        How it is run.
-    part : slice, optional
-        The images of the output that the digest is about; None for all. All of the output is checked.
+    inputs: arrays by descriptor field, of the tensors' sizes.
+    expected: the right output, bit for bit; None for the result of `dmlvk.reference`.
+    offsets: bytes from the start of a buffer to a tensor, by descriptor field; multiples of 16. 0 if a field is absent.
+    limits: members of `Limits` that replace the device's own for planning, all of them lower. With them, small tensors
+        take the paths of large ones.
+    device_type: the type of device to plan for: a GPU's plans can run on a CPU driver, and the reverse.
+    profile: a name of `profiles.PROFILES` to plan by, besides that of the run: it gives the kernels of other devices.
+    is_defined: False if the operator leaves the output's values open: then the only check is that nothing else changes.
+    way: how it is run.
+    part: the images of the output that the digest is about; None for all. All of the output is checked.
     """
 
     desc: OperatorDesc
@@ -102,12 +87,8 @@ class Workload:
 class Refusal:
     """A descriptor that breaks a rule, and the error that has to say so.
 
-    Attributes
-    ----------
-    content : callable
-        Gives the descriptor as plain data, which `dmlvk.operators.serialization` reads.
-    descriptor, field, rule : str
-        What the DescriptorError must hold.
+    content: gives the descriptor as plain data, which `dmlvk.operators.serialization` reads.
+    descriptor, field, rule: what the DescriptorError must hold.
     """
 
     content: Callable[[], dict[str, Any]]
@@ -120,25 +101,16 @@ class Refusal:
 class Case:
     """One thing to check.
 
-    Attributes
-    ----------
-    name : str
-        Groups separated by colons, then parameters separated by semicolons:
-        "quantized_linear_convolution:zero_point:in=u8;filter=s8;path=integer;shape=odd". Unique. A name means the
-        same in every version.
-    build : callable
-        Makes the workload, the same each time. Random data comes from `generator` of the name, excluding parameters
+    name: groups separated by colons, then parameters separated by semicolons:
+        "quantized_linear_convolution:zero_point:in=u8;filter=s8;path=integer;shape=odd". Unique. A name means the same
+        in every version.
+    build: makes the workload, the same each time. Random data comes from `generator` of the name, excluding parameters
         that do not change the result: all paths have the same data.
-    path : str, optional
-        The kernel path that is forced; None for the planner's choice.
-    is_default : bool
-        Whether the case runs when no further cases are requested.
-    support : callable, optional
-        A check of the device's further abilities, beyond the path.
-    about : str
-        What the case's group tests, in a sentence or two; empty if nothing is known about it.
-    refusal : Refusal, optional
-        A descriptor that has to be refused. Then there is no workload: `build` raises a ValueError.
+    path: the kernel path that is forced; None for the planner's choice.
+    is_default: whether the case runs when no further cases are requested.
+    support: a check of the device's further abilities, beyond the path.
+    about: what the case's group tests, in a sentence or two; empty if nothing is known about it.
+    refusal: a descriptor that has to be refused. Then there is no workload: `build` raises a ValueError.
     """
 
     name: str

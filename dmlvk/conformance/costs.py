@@ -24,12 +24,8 @@ UNKNOWN = 50
 class CaseCosts:
     """Recorded costs in milliseconds.
 
-    Attributes
-    ----------
-    groups : mapping of str to mapping
-        By group and way: "path=tiles;device=gpu", and "" for all ways without a record.
-    cases : mapping of str to int
-        By name, for the cases whose cost is far from that of their group.
+    groups: by group and way: "path=tiles;device=gpu", and "" for all ways without a record.
+    cases: by name, for the cases whose cost is far from that of their group.
     """
 
     groups: Mapping[str, Mapping[str, int]]

@@ -14,12 +14,8 @@ from dmlvk.conformance.results import Result, ResultsError, Status
 def recorded_digests(path: Path | None = None) -> dict[str, str]:
     """Digests by case name, from a file or from the package.
 
-    Raises
-    ------
-    ResultsError
-        The file is not a file of digests.
-    OSError
-        The file cannot be read.
+    Raises ResultsError: the file is not a file of digests.
+    Raises OSError: the file cannot be read.
     """
     if path is None:
         return dict(files.packaged_json("dmlvk.conformance", "manifest.json", {}))

@@ -35,10 +35,7 @@ DISPATCHABLE = "operator"
 def export_models(cases: Iterable[Case], parent: Path) -> Iterator[tuple[Case, Path | Exception]]:
     """Write cases, each into a folder of its own. Yields each case with its folder, or why it has none.
 
-    Raises
-    ------
-    OSError
-        A folder cannot be written, or it holds something else.
+    Raises OSError: a folder cannot be written, or it holds something else.
     """
     for case in cases:
         try:
@@ -52,20 +49,11 @@ def export_models(cases: Iterable[Case], parent: Path) -> Iterator[tuple[Case, P
 def export_model(case: Case, parent: Path) -> Path:
     """Write a case into a folder of its own, and return the folder.
 
-    Parameters
-    ----------
-    case : Case
-        Its path, limits and type of device do not matter: DirectML has its own.
-    parent : Path
-        The folder in which the new folder is made.
-
-    Raises
-    ------
-    ValueError
-        The format cannot express the case: its Value is a NaN with other bits than the usual ones, or DirectML does not
-        have the operator.
-    OSError
-        The folder cannot be written, or it exists and contains something other than an exported case.
+    case: its path, limits and type of device do not matter: DirectML has its own.
+    parent: the folder in which the new folder is made.
+    Raises ValueError: the format cannot express the case: its Value is a NaN with other bits than the usual ones, or
+        DirectML does not have the operator.
+    Raises OSError: the folder cannot be written, or it exists and contains something other than an exported case.
     """
     workload = case.build()
     level = workload.desc.minimum_feature_level

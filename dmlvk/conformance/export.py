@@ -37,24 +37,11 @@ CASE = "case.json"
 def export_case(case: Case, result: Result, environment: Environment, parent: Path) -> Path:
     """Write a case into a folder of its own.
 
-    Parameters
-    ----------
-    result : Result
-        The result, with its profile.
-    parent : Path
-        The folder in which the new folder is made.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    ValueError
-        The device does not have the path that the case forces.
-    OSError
-        The folder cannot be written, or it exists and contains something other than an exported case.
+    result: the result, with its profile.
+    parent: the folder in which the new folder is made.
+    Returns the folder.
+    Raises ValueError: the device does not have the path that the case forces.
+    Raises OSError: the folder cannot be written, or it exists and contains something other than an exported case.
     """
     device = DeviceProfile.from_record(environment.record)
     workload = case.build()

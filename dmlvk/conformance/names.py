@@ -35,10 +35,8 @@ class SelectionError(ConformanceError):
 def case_source(name: str) -> CaseSource:
     """The function "package.module:function" that lists cases.
 
-    Raises
-    ------
-    SelectionError
-        There is no function of that name. Or the function fails while it lists cases, or lists something else.
+    Raises SelectionError: there is no function of that name. Or the function fails while it lists cases, or lists
+        something else.
     """
     module_name, _, function_name = name.partition(":")
     try:
@@ -103,10 +101,7 @@ class CaseFinder:
     def find(self, name: str) -> Case:
         """The case with this name.
 
-        Raises
-        ------
-        LookupError
-            There is none.
+        Raises LookupError: there is none.
         """
         name = current_name(name)
         while name not in self._seen:
@@ -129,24 +124,14 @@ def select(
 ) -> list[Case]:
     """The cases to run, in the source's order.
 
-    Parameters
-    ----------
-    patterns : sequence of str
-        A case is chosen if any pattern names it. Without patterns, all cases are chosen.
-    full : bool
-        Whether to choose the cases that do not run by default too. A pattern that names only such cases chooses them
+    patterns: a case is chosen if any pattern names it. Without patterns, all cases are chosen.
+    full: whether to choose the cases that do not run by default too. A pattern that names only such cases chooses them
         anyway.
-    sample : int, optional
-        Draw this many of the cases at random. The same seed draws the same cases on every machine.
-    shard : (int, int), optional
-        (i, n) with 1 <= i <= n: the i-th of n parts, which together contain each case exactly once. Equally many cases.
-    fraction : (int, int), optional
-        Likewise, but parts of about equal time, as `costs.cost_of` predicts it.
-
-    Raises
-    ------
-    SelectionError
-        A pattern names no case.
+    sample: draw this many of the cases at random. The same seed draws the same cases on every machine.
+    shard: (i, n) with 1 <= i <= n: the i-th of n parts, which together contain each case exactly once. Equally many
+        cases.
+    fraction: likewise, but parts of about equal time, as `costs.cost_of` predicts it.
+    Raises SelectionError: a pattern names no case.
     """
     chosen = list(source(not full))
     if patterns:
@@ -173,9 +158,7 @@ def select(
 def parse_shard(text: str, option: str = "a shard") -> tuple[int, int]:
     """(2, 8) of "2/8". An error names the option.
 
-    Raises
-    ------
-    SelectionError
+    Raises SelectionError.
     """
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):

@@ -27,9 +27,7 @@ def outputs_folder(results: Path) -> Path:
 def keep_output(folder: Path, result: Result, elements: npt.NDArray[Any]) -> None:
     """Write the output of a case.
 
-    Raises
-    ------
-    OSError
+    Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files.write_bytes(folder / f"{folder_name(result)}.npy", files.npy_bytes(elements))
@@ -38,9 +36,7 @@ def keep_output(folder: Path, result: Result, elements: npt.NDArray[Any]) -> Non
 def keep_both(folder: Path | None, result: Result, first: npt.NDArray[Any], found: npt.NDArray[Any]) -> Path:
     """Write two outputs of a case that should be equal, and say where: the folder, else a new temporary one.
 
-    Raises
-    ------
-    OSError
+    Raises OSError.
     """
     place = Path(tempfile.mkdtemp(prefix="dmlvk-soak-")) if folder is None else folder
     place.mkdir(parents=True, exist_ok=True)

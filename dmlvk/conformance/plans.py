@@ -131,10 +131,7 @@ def _windows(dispatch: Dispatch, sizes: dict[str, int], writable: set[str], prof
 class PlanCheck:
     """The result for one case on one recorded device.
 
-    Attributes
-    ----------
-    path : str
-        The planned path; empty if the case is not for this device.
+    path: the planned path; empty if the case is not for this device.
     """
 
     case: str
@@ -146,12 +143,8 @@ class PlanCheck:
 def check_plans(cases: Iterable[Case], devices: Sequence[str], path: str | None = None) -> Iterator[PlanCheck]:
     """Plan every case for every named device, and check each plan.
 
-    Parameters
-    ----------
-    devices : sequence of str
-        Names of `recorded.NAMES`.
-    path : str, optional
-        The kernel path for cases that leave the choice to the planner.
+    devices: names of `recorded.NAMES`.
+    path: the kernel path for cases that leave the choice to the planner.
     """
     for case in cases:
         if case.refusal is not None:

@@ -56,10 +56,7 @@ SUBGROUP_CONTROL_FEATURES = frozenset({"subgroupSizeControl", "computeFullSubgro
 def narrowed_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
     """Limits no better than these and no better than the changes: the smaller of both; for alignments, the larger.
 
-    Raises
-    ------
-    ValueError
-        For a name that is not a limit.
+    Raises ValueError: for a name that is not a limit.
     """
     narrow: dict[str, Any] = {}
     for name, value in changes.items():

@@ -51,16 +51,10 @@ class WaiverError(ConformanceError):
 class Waiver:
     """One waiver.
 
-    Attributes
-    ----------
-    driver : str
-        Part of the driver's name, in any case.
-    versions : str
-        Comparisons with the driver's version number, separated by commas: ">=22.3,<23". Empty: any version.
-    cases : tuple of str
-        Patterns of case names.
-    expires : date
-        The last day on which it holds.
+    driver: part of the driver's name, in any case.
+    versions: comparisons with the driver's version number, separated by commas: ">=22.3,<23". Empty: any version.
+    cases: patterns of case names.
+    expires: the last day on which it holds.
     """
 
     driver: str
@@ -95,10 +89,7 @@ class Waiver:
 class Flake(Waiver):
     """Cases that fail now and then.
 
-    Attributes
-    ----------
-    runs : int
-        The most further runs of a case that failed.
+    runs: the most further runs of a case that failed.
     """
 
     runs: int = FURTHER_RUNS
@@ -129,12 +120,8 @@ def _comparisons(versions: str) -> list[tuple[str, tuple[int, ...]]]:
 def read_waivers(path: Path) -> tuple[list[Waiver], list[Flake]]:
     """Read a waiver file: the waivers, and the known flakes.
 
-    Raises
-    ------
-    WaiverError
-        The file is not TOML, or a waiver lacks a field or has a wrong one.
-    OSError
-        The file cannot be read.
+    Raises WaiverError: the file is not TOML, or a waiver lacks a field or has a wrong one.
+    Raises OSError: the file cannot be read.
     """
     try:
         content = files.read_toml(path)
@@ -189,16 +176,10 @@ def _fields(place: str, entry: Any) -> dict[str, Any]:
 class WaiverReport:
     """The effect of waivers on a run.
 
-    Attributes
-    ----------
-    waived : tuple of Result
-        Failures that are waived, with the reason.
-    passing : tuple of Result
-        Waived cases that pass.
-    unneeded : tuple of Waiver
-        Waivers whose cases, of those that ran, all pass: they can be removed.
-    expired : tuple of Waiver
-        Waivers about this driver that no longer hold and whose cases still fail.
+    waived: failures that are waived, with the reason.
+    passing: waived cases that pass.
+    unneeded: waivers whose cases, of those that ran, all pass: they can be removed.
+    expired: waivers about this driver that no longer hold and whose cases still fail.
     """
 
     waived: tuple[Result, ...] = ()

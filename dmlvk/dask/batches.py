@@ -23,15 +23,8 @@ LOADS_AHEAD = 4
 def batches_of(given: Any) -> tuple[Iterable[Any], int | None]:
     """What is iterated, and the number of batches if that is known.
 
-    Parameters
-    ----------
-    given : iterable or dask.array.Array
-        Of an array, each chunk along the first axis is a batch; its other axes are made whole.
-
-    Raises
-    ------
-    TypeError
-        It is no iterable, or another collection of Dask.
+    given: of an array, each chunk along the first axis is a batch; its other axes are made whole.
+    Raises TypeError: it is no iterable, or another collection of Dask.
     """
     if is_dask_collection(given):
         import dask.array  # half a second, for those who use it
@@ -77,13 +70,8 @@ class _Wanted:
 def arguments_of_task(client: Client, batches: Sequence[Any], near: str, are_apart: bool) -> list[Any]:
     """Batches as a task takes them: what Dask has yet to compute is computed where the task runs.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    near : str
-        The address of the worker that computes. If it has gone, others do.
-    are_apart : bool
-        Whether Dask computes each in a task of its own, so that all threads of the worker take part. If not, the
+    near: the address of the worker that computes. If it has gone, others do.
+    are_apart: whether Dask computes each in a task of its own, so that all threads of the worker take part. If not, the
         batches' own task does, which saves messages; but never parts of dask.arrays, which may share work.
     """
     wanted: list[Any] = []
@@ -111,10 +99,7 @@ def loaded_ahead(batches: Sequence[Any], pool: Executor) -> Generator[tuple[Any,
 
     Some are loaded ahead on threads: one that loads from a file keeps a device from working for as long as it runs.
 
-    Parameters
-    ----------
-    pool : Executor
-        The threads. All tasks of a worker share them: more threads would only wait for the interpreter.
+    pool: the threads. All tasks of a worker share them: more threads would only wait for the interpreter.
     """
     if not any(isinstance(part, Lazy) for batch in batches for part in _parts(batch)):
         yield from ((batch, 0.0) for batch in batches)

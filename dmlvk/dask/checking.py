@@ -21,10 +21,7 @@ Array = npt.NDArray[Any]
 class SpreadShare:
     """A share of all numbers, spread evenly, at places that keep no rhythm with the devices.
 
-    Parameters
-    ----------
-    share : float
-        From 0 to 1. Of each 1 / share numbers one is chosen, the same one in each run.
+    share: from 0 to 1. Of each 1 / share numbers one is chosen, the same one in each run.
     """
 
     def __init__(self, share: float) -> None:
@@ -42,10 +39,7 @@ class SpreadShare:
 class Partners:
     """Pairs of devices that check each other.
 
-    Parameters
-    ----------
-    workers : sequence of ClusterWorker
-        Two or more if pairs are asked for. Each has a device.
+    workers: two or more if pairs are asked for. Each has a device.
     """
 
     def __init__(self, workers: Sequence[ClusterWorker]) -> None:
@@ -74,12 +68,8 @@ def _unlikeness(one: ClusterWorker, other: ClusterWorker) -> tuple[bool, bool]:
 def difference(label: str, outputs: Any, other: str, again: Any) -> str:
     """The first element whose bits differ between two devices' outputs; "" if none does.
 
-    Parameters
-    ----------
-    label, other : str
-        The devices.
-    outputs, again : ndarray, or list of ndarray and other values of ONNX
-        Their outputs.
+    label, other: the devices.
+    outputs, again: their outputs.
     """
     if isinstance(outputs, np.ndarray):
         return _difference("the output", label, outputs, other, again)

@@ -31,10 +31,7 @@ SWEPT_SECONDS = 24 * 3600.0
 class Claim:
     """A device that belongs to this process until it is released.
 
-    Attributes
-    ----------
-    name : str
-        By which all processes of the host know the device.
+    name: by which all processes of the host know the device.
     """
 
     def __init__(self, info: DeviceInfo, name: str, lock: FileLock) -> None:
@@ -50,16 +47,10 @@ class Claim:
 def wanted(request: str | Sequence[int | str | DeviceInfo] | None) -> list[DeviceInfo]:
     """The devices of this host that a cluster is to use, in the order in which workers take them.
 
-    Parameters
-    ----------
-    request : "best", "all", sequence of int, str or DeviceInfo, or None
-        "best" is each device of the best kind: see `best_devices`. A sequence has selectors, as `Device` takes them;
-        those that this host lacks are passed over. None is $DMLVK_DEVICE, or "best" if that is not set.
-
-    Raises
-    ------
-    DeviceError
-        The host has none of them; the message says what it has.
+    request: "best", "all", sequence of int, str or DeviceInfo, or None. "best" is each device of the best kind: see
+        `best_devices`. A sequence has selectors, as `Device` takes them; those that this host lacks are passed over.
+        None is $DMLVK_DEVICE, or "best" if that is not set.
+    Raises DeviceError: the host has none of them; the message says what it has.
     """
     if request == ALL:
         return devices() or best_devices()
@@ -84,15 +75,8 @@ def wanted(request: str | Sequence[int | str | DeviceInfo] | None) -> list[Devic
 def claim(infos: Sequence[DeviceInfo], cluster: str) -> Claim | None:
     """The first of some devices that no other worker of a cluster has, claimed for this one; None if all are taken.
 
-    Parameters
-    ----------
-    cluster : str
-        Identifies the cluster: workers of two clusters on one host may have the same device.
-
-    Raises
-    ------
-    OSError
-        The locks cannot be written.
+    cluster: identifies the cluster: workers of two clusters on one host may have the same device.
+    Raises OSError: the locks cannot be written.
     """
     folder = lock_folder(cluster)
     for info, name in zip(infos, _names(infos), strict=True):

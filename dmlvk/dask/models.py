@@ -40,10 +40,7 @@ class OpenedModel(Protocol):
 class PortableModel(Protocol):
     """A model that can be pickled.
 
-    Attributes
-    ----------
-    digest : str
-        Equal for equal models alone.
+    digest: equal for equal models alone.
     """
 
     @property
@@ -56,19 +53,11 @@ class PortableModel(Protocol):
 def model_of(given: Any, constants: Mapping[str, Any] | None = None) -> PortableModel:
     """A model as plain data.
 
-    Parameters
-    ----------
-    given : InferenceSession, path, bytes, ModelProto, OperatorDesc or CompiledOperator
-        An ONNX model, or one operator. Only a session and a compiled operator need a device here.
-    constants : mapping of str to array_like, optional
-        For an operator: by field, the tensors that are the same for all batches.
-
-    Raises
-    ------
-    ModelError, BindingError
-        The model cannot be read; or a constant is no input of the operator, or does not fit.
-    TypeError
-        For something else.
+    given: an ONNX model, or one operator. Only a session and a compiled operator need a device here.
+    constants: for an operator: by field, the tensors that are the same for all batches.
+    Raises ModelError, BindingError: the model cannot be read; or a constant is no input of the operator, or does not
+        fit.
+    Raises TypeError: for something else.
     """
     if isinstance(given, (OperatorDesc, CompiledOperator)):
         desc, owned = recipe(given) if isinstance(given, CompiledOperator) else (given, {})
@@ -95,10 +84,7 @@ def _is_onnx(given: object) -> bool:
 class OnnxModel:
     """An ONNX model.
 
-    Attributes
-    ----------
-    options : Options
-        Those of the session.
+    options: those of the session.
     """
 
     model: LoadedModel = field(repr=False)
@@ -129,12 +115,8 @@ class _OpenedSession:
 class OperatorModel:
     """One operator.
 
-    Attributes
-    ----------
-    owned : dict of str to bytes
-        By field, the whole memory of the tensors that are OWNED_BY_DML.
-    constants : dict of str to ndarray
-        The other tensors that are the same for all batches.
+    owned: by field, the whole memory of the tensors that are OWNED_BY_DML.
+    constants: the other tensors that are the same for all batches.
     """
 
     desc: OperatorDesc

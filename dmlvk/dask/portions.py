@@ -25,12 +25,8 @@ PORTIONS_AHEAD = 4
 class Portion:
     """Consecutive batches.
 
-    Attributes
-    ----------
-    first : int
-        The number of the first one.
-    is_checked : bool
-        Whether they run on two devices: all or none.
+    first: the number of the first one.
+    is_checked: whether they run on two devices: all or none.
     """
 
     first: int
@@ -41,15 +37,8 @@ class Portion:
 class PortionSize:
     """How many batches a portion has: it follows from the time that a batch takes.
 
-    Parameters
-    ----------
-    most : int
-        Batches of a portion at most.
-
-    Attributes
-    ----------
-    loads_slowly : bool
-        Whether batches that workers load take so long that each should be a task of Dask.
+    most: batches of a portion at most.
+    loads_slowly: whether batches that workers load take so long that each should be a task of Dask.
     """
 
     def __init__(self, most: int) -> None:

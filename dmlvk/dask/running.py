@@ -35,12 +35,9 @@ LOOK_SECONDS = 1.0
 def run_batches(digest: str, batches: Sequence[Any], output_names: Sequence[str] | None) -> dict[str, Any]:
     """The task of a portion.
 
-    Returns
-    -------
-    dict
-        Either "missing", the worker's address, if it lacks the model; or "label", the device; "outputs", those of each
-        batch; "seconds", of all; and "loading", the seconds in which the task loaded batches. If a batch fails that is
-        not the only one, the outputs end before it.
+    Returns either "missing", the worker's address, if it lacks the model; or "label", the device; "outputs", those of
+        each batch; "seconds", of all; and "loading", the seconds in which the task loaded batches. If a batch fails
+        that is not the only one, the outputs end before it.
     """
     held = held_by_task()
     if not held.has(digest):
@@ -84,15 +81,9 @@ async def fetched(client: Client, future: Future) -> Any:
 class DeviceRunning:
     """One map: how its portions are submitted.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    workers : sequence of ClusterWorker
-        Those that have a device.
-    check : float
-        The share of batches that run on two devices.
-    size : PortionSize
-        Is told the times.
+    workers: those that have a device.
+    check: the share of batches that run on two devices.
+    size: is told the times.
     """
 
     def __init__(
@@ -139,10 +130,7 @@ class DeviceRunning:
     def submit(self, first: int, batches: Sequence[Any], worker: ClusterWorker | None) -> _Task:
         """Submit batches as one task, to any device or to one.
 
-        Raises
-        ------
-        BatchError
-            They cannot be sent.
+        Raises BatchError: they cannot be sent.
         """
         resources = {NAME: AMOUNT}
         if worker is not None:
@@ -183,12 +171,8 @@ class _Task:
 class Outcome:
     """The results of a portion.
 
-    Attributes
-    ----------
-    results : list
-        One for each batch.
-    error : Exception, optional
-        What happened instead of the next result.
+    results: one for each batch.
+    error: what happened instead of the next result.
     """
 
     results: list[Any]

@@ -41,18 +41,11 @@ class Accuracy:
 class Reading:
     """What the network makes of the test's pictures.
 
-    Attributes
-    ----------
-    pictures : ndarray
-        {n,8,8} UINT8, ink from 0 to 16.
-    labels : ndarray
-        {n}, the digits that were meant.
-    answers : ndarray
-        {n}, the digits that the network reads.
-    placement : list of Row
-        Where each node runs.
-    values : list of Finding
-        For each value of the run, whether it equals that of ONNX Runtime to the bit.
+    pictures: {n,8,8} UINT8, ink from 0 to 16.
+    labels: {n}, the digits that were meant.
+    answers: {n}, the digits that the network reads.
+    placement: where each node runs.
+    values: for each value of the run, whether it equals that of ONNX Runtime to the bit.
     """
 
     pictures: np.ndarray
@@ -100,14 +93,9 @@ def missing_package() -> str:
 def read_digits(device: dmlvk.Device) -> Reading:
     """Run the network on a device, and compare each value with a run of ONNX Runtime.
 
-    Raises
-    ------
-    ImportError
-        The package onnx is not installed.
-    ModelError
-        The network cannot run.
-    DeviceError
-        The device could not run the network.
+    Raises ImportError: the package onnx is not installed.
+    Raises ModelError: the network cannot run.
+    Raises DeviceError: the device could not run the network.
     """
     from dmlvk.onnx import InferenceSession
     from dmlvk.onnx.checking import check_values

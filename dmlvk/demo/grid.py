@@ -25,14 +25,9 @@ def draw_digits(
 ) -> Image.Image:
     """The picture of a reading.
 
-    Parameters
-    ----------
-    width : int
-        Pixels; the height follows from the number of wrong answers.
-    rows_of_samples : int
-        How many rows of pictures stand above those that are read wrong.
-    palette : Palette
-        The colours, those of a light page by default.
+    width: pixels; the height follows from the number of wrong answers.
+    rows_of_samples: how many rows of pictures stand above those that are read wrong.
+    palette: the colours, those of a light page by default.
     """
     from PIL import Image, ImageDraw
 

@@ -20,22 +20,13 @@ ENOUGH_SECONDS = 0.1
 class PanelResult:
     """The result of one panel.
 
-    Attributes
-    ----------
-    operator : str
-        DirectML's name, such as "SLICE1".
-    kernels : tuple of str
-        The kernels that a run dispatches, by their names, such as "slice1/tiles".
-    result : np.ndarray
-        The output, read back.
-    correct : bool
-        Whether the result equals the reference bit for bit.
-    seconds : float
-        Median of several runs.
-    timed_by : str
-        "GPU" for the device's own timestamps. "host" if it has none: from the call to the end of waiting.
-    bytes_moved : int
-        The bytes that the plan reads and writes.
+    operator: DirectML's name, such as "SLICE1".
+    kernels: the kernels that a run dispatches, by their names, such as "slice1/tiles".
+    result: the output, read back.
+    correct: whether the result equals the reference bit for bit.
+    seconds: median of several runs.
+    timed_by: "GPU" for the device's own timestamps. "host" if it has none: from the call to the end of waiting.
+    bytes_moved: the bytes that the plan reads and writes.
     """
 
     panel: Panel
@@ -55,10 +46,7 @@ class PanelResult:
 def measure(device: dmlvk.Device, panel: Panel) -> PanelResult:
     """Run a panel's operator on a device, check its result, and time it.
 
-    Raises
-    ------
-    DeviceError
-        The device could not run the panel.
+    Raises DeviceError: the device could not run the panel.
     """
     compiled = device.compile(panel.desc, wait=True)
     tensors = {field: device.tensor(desc) for field, desc in panel.desc.tensors.items()}

@@ -35,10 +35,7 @@ DARK = Palette(
 def require_pillow() -> None:
     """Check that there is something to draw with.
 
-    Raises
-    ------
-    DeviceError
-        Pillow is not installed; the message says what to install.
+    Raises DeviceError: pillow is not installed; the message says what to install.
     """
     try:
         import PIL  # noqa: F401

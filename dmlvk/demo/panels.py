@@ -35,12 +35,8 @@ def _as_picture(result: np.ndarray) -> np.ndarray:
 class PanelPicture:
     """One picture of a result.
 
-    Attributes
-    ----------
-    title, caption : str
-        What the picture shows, and the fields that cause it.
-    picture : callable
-        Makes an {H,W,3} UINT8 picture of the result.
+    title, caption: what the picture shows, and the fields that cause it.
+    picture: makes an {H,W,3} UINT8 picture of the result.
     """
 
     title: str
@@ -52,16 +48,10 @@ class PanelPicture:
 class Panel:
     """One operator on the photograph.
 
-    Attributes
-    ----------
-    title : str
-        What it does to the photograph.
-    desc : descriptor
-        The operator.
-    inputs : dict of str to np.ndarray
-        The arrays for the descriptor's input tensors, by field name.
-    views : tuple of PanelPicture
-        The pictures of the result; a convolution has one for each of its filters.
+    title: what it does to the photograph.
+    desc: the operator.
+    inputs: the arrays for the descriptor's input tensors, by field name.
+    views: the pictures of the result; a convolution has one for each of its filters.
     """
 
     title: str
@@ -268,19 +258,10 @@ def convolution(
 ) -> tuple[dmlvk.QuantizedLinearConvolutionDesc, dict[str, np.ndarray]]:
     """Quantize filters and lay them over the photograph, padded so that a stride of 1 keeps its size.
 
-    Parameters
-    ----------
-    photo : np.ndarray
-        {H,W,3} UINT8; the operator is shown its bytes as {1,3,H,W}.
-    filters : np.ndarray
-        Real numbers, {M,3,h,w} or, for a filter that sees one channel, {3,1,h,w}. They become INT8 where any is
+    photo: {H,W,3} UINT8; the operator is shown its bytes as {1,3,H,W}.
+    filters: real numbers, {M,3,h,w} or, for a filter that sees one channel, {3,1,h,w}. They become INT8 where any is
         negative and UINT8 otherwise, with a scale for each output channel that makes the largest 127 or 255.
-    bias : np.ndarray, optional
-        Real numbers, {M}.
-
-    Returns
-    -------
-    The descriptor, and its inputs by field name.
+    bias: real numbers, {M}.
     """
     height, width, channels = photo.shape
     count, seen, *filter_size = filters.shape

@@ -44,20 +44,12 @@ def draw_sheet(
 ) -> None:
     """Write the contact sheet as a PNG: the operators, and the network in a column at the right.
 
-    Parameters
-    ----------
-    photo : np.ndarray
-        The demo's input, {H,W,3} UINT8.
-    measurements : list of PanelResult
-        The panels' results, in the order of the panels.
-    reading : Reading or str
-        What the network made of the digits, or the reason why it did not run.
-    device : str
-        The device's name and driver, for the heading.
-    path : Path
-        The PNG file. If the name has another picture format's extension, the picture has that format.
-    palette : Palette
-        The colours, those of a light page by default.
+    photo: the demo's input, {H,W,3} UINT8.
+    measurements: the panels' results, in the order of the panels.
+    reading: what the network made of the digits, or the reason why it did not run.
+    device: the device's name and driver, for the heading.
+    path: the PNG file. If the name has another picture format's extension, the picture has that format.
+    palette: the colours, those of a light page by default.
     """
     from PIL import Image
 
@@ -158,12 +150,8 @@ def _network(reading: Reading | str, palette: Palette) -> Image.Image:
 def picture_format(path: Path) -> str:
     """The format of a picture of this name: PNG of "sheet.png".
 
-    Raises
-    ------
-    FileError
-        No picture can be written under this name.
-    DeviceError
-        Pillow is not installed.
+    Raises FileError: no picture can be written under this name.
+    Raises DeviceError: pillow is not installed.
     """
     require_pillow()
     from PIL import Image

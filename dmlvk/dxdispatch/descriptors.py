@@ -53,10 +53,7 @@ def camel_case(name: str) -> str:
 def operator_of(node: DocumentNode) -> type[OperatorDesc]:
     """The operator of a dispatchable, by its type.
 
-    Raises
-    ------
-    ModelError
-        dmlvk does not have it.
+    Raises ModelError: dmlvk does not have it.
     """
     type_node = node.require("type", f"one of {', '.join(DESCRIPTORS)}")
     name = type_node.text()
@@ -71,10 +68,7 @@ def operator_of(node: DocumentNode) -> type[OperatorDesc]:
 def read_descriptor(node: DocumentNode) -> tuple[OperatorDesc, DocumentNode]:
     """The descriptor of a dispatchable, and the node that holds its fields.
 
-    Raises
-    ------
-    ModelError
-        The error names the field in DirectML's spelling.
+    Raises ModelError: the error names the field in DirectML's spelling.
     """
     operator = operator_of(node)
     holder = node.get("Desc") or node.get("desc") or node
@@ -128,9 +122,7 @@ def _check_dimension_count(
 def read_tensor(node: DocumentNode) -> TensorDesc:
     """A tensor: its fields, or {"Type": "BUFFER", "Desc": its fields}.
 
-    Raises
-    ------
-    ModelError
+    Raises ModelError.
     """
     kind = node.get("Type")
     if kind is not None:
@@ -189,10 +181,7 @@ def _value_bytes(node: DocumentNode, holder: DocumentNode) -> bytes:
 def write_descriptor(desc: OperatorDesc) -> dict[str, Any]:
     """A descriptor as plain data in DxDispatch's form: "type" and "desc".
 
-    Raises
-    ------
-    ValueError
-        The descriptor has a NaN whose bits the format cannot express.
+    Raises ValueError: the descriptor has a NaN whose bits the format cannot express.
     """
     content = serialize(desc)
     written: dict[str, Any] = {}

@@ -29,17 +29,8 @@ def element(node: DocumentNode, data_type: DataType, *, is_special_allowed: bool
 
     FLOAT16 is rounded by way of FLOAT32, as DxDispatch does.
 
-    Parameters
-    ----------
-    node : DocumentNode
-    data_type : DataType
-    is_special_allowed : bool
-        Whether the texts "nan", "inf" and "-inf" are numbers here.
-
-    Raises
-    ------
-    ModelError
-        It is no number that the data type holds.
+    is_special_allowed: whether the texts "nan", "inf" and "-inf" are numbers here.
+    Raises ModelError: it is no number that the data type holds.
     """
     if not data_type.is_floating_point:
         limits = np.iinfo(data_type.numpy_dtype)

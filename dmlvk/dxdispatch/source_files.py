@@ -60,9 +60,7 @@ def readable_folders(node: DocumentNode, allowed: Sequence[Path]) -> list[Path]:
 def read_npy(node: DocumentNode, path: Path, folders: Sequence[Path]) -> Array:
     """The elements of a .npy file in one dimension. Bools become UINT8.
 
-    Raises
-    ------
-    ModelError
+    Raises ModelError.
     """
     with _named(node):
         array = files.read_npy(path, None, within=folders)
@@ -80,9 +78,7 @@ def read_npy(node: DocumentNode, path: Path, folders: Sequence[Path]) -> Array:
 def read_raw(node: DocumentNode, path: Path, folders: Sequence[Path]) -> bytes:
     """The bytes of a file of any size, in one of the folders.
 
-    Raises
-    ------
-    ModelError
+    Raises ModelError.
     """
     with _named(node):
         return files.read_bytes(path, None, within=folders)
@@ -104,23 +100,11 @@ def read_picture(
 ) -> Array:
     """A picture as elements from 0 to 1, channel by channel.
 
-    Parameters
-    ----------
-    node : DocumentNode
-    path : Path
-    folders : sequence of Path
-        In which it may be.
-    data_type : DataType
-        FLOAT32 or FLOAT16.
-    sizes : sequence of int
-        (1, channels, height, width), with 3 or 4 channels. The picture is scaled to them.
-    mode : str
-        "scale".
-
-    Raises
-    ------
-    ModelError
-        Or Pillow is not installed.
+    folders: in which it may be.
+    data_type: FLOAT32 or FLOAT16.
+    sizes: (1, channels, height, width), with 3 or 4 channels. The picture is scaled to them.
+    mode: "scale".
+    Raises ModelError: or Pillow is not installed.
     """
     if data_type not in PIXEL_TYPES:
         node.fail("a picture needs initialValuesDataType", "FLOAT32 or FLOAT16")

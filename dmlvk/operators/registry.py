@@ -48,29 +48,14 @@ def parts(
 ) -> dict[type[OperatorDesc], Any]:
     """Find a part of each operator: the attribute `name` of its module in a wing, or what stands in for it.
 
-    Parameters
-    ----------
-    wing : str
-        The wing's package, such as "dmlvk.planning".
-    name : str
-        The function or constant that a module defines.
-    operators : iterable of type of OperatorDesc, optional
-        All of them by default.
-    is_shared : bool, optional
-        Whether the module of the operator's successor, and then that of its family (`<wing>.families.<family>`), stands
-        in for its own.
-    default : function from type of OperatorDesc to object, optional
-        Makes the part of an operator for which no module defines it.
-
-    Returns
-    -------
-    dict of type of OperatorDesc to object
-        In the order of `operators`.
-
-    Raises
-    ------
-    ImportError
-        No module defines the part, and there is no default.
+    wing: the wing's package, such as "dmlvk.planning".
+    name: the function or constant that a module defines.
+    operators: all of them by default.
+    is_shared: whether the module of the operator's successor, and then that of its family (`<wing>.families.<family>`),
+        stands in for its own.
+    default: makes the part of an operator for which no module defines it.
+    Returns in the order of `operators`.
+    Raises ImportError: no module defines the part, and there is no default.
     """
     return {desc: _part(desc, wing, name, is_shared, default) for desc in operators}
 

@@ -42,10 +42,8 @@ def serialize(desc: OperatorDesc) -> dict[str, Any]:
 def deserialize(content: Mapping[str, Any]) -> OperatorDesc:
     """The descriptor that `serialize` wrote. A field that is kept by its bits may also be a number.
 
-    Raises
-    ------
-    ValueError
-        The content is no descriptor; the message says what is wrong. A DescriptorError if the descriptor breaks a rule.
+    Raises ValueError: the content is no descriptor; the message says what is wrong. A DescriptorError if the descriptor
+        breaks a rule.
     """
     name = content.get("operator") if isinstance(content, Mapping) else None
     if not isinstance(name, str) or name not in DESCRIPTORS:

@@ -38,16 +38,10 @@ SLOWEST_ELEMENTS_PER_SECOND = {
 class View:
     """Elements with strides in some memory.
 
-    Attributes
-    ----------
-    tensor : str
-        Descriptor field, SCRATCH or PERSISTENT.
-    start : int
-        Bytes from the tensor's start to the element at the origin.
-    element_size : int
-        Bytes: 1 or 4.
-    strides : tuple of int
-        Strides in elements, one for each dimension.
+    tensor: descriptor field, SCRATCH or PERSISTENT.
+    start: bytes from the tensor's start to the element at the origin.
+    element_size: bytes: 1 or 4.
+    strides: strides in elements, one for each dimension.
     """
 
     tensor: str
@@ -196,10 +190,7 @@ class DispatchBuilder:
     ) -> Dispatch:
         """The dispatch.
 
-        Raises
-        ------
-        KernelInterfaceError
-            A constant of the kernel is missing, or a given constant is not the kernel's.
+        Raises KernelInterfaceError: a constant of the kernel is missing, or a given constant is not the kernel's.
         """
         words = list(self._interface.push_constant_words(self._push_constants))
         for word, start in self._starts:

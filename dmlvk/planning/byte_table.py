@@ -31,12 +31,8 @@ UNIT = 16
 def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
     """Plan a BYTE_TABLE.
 
-    Parameters
-    ----------
-    path : str, optional
-        One of PATHS; None chooses.
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, by field.
+    path: one of PATHS; None chooses.
+    offsets: bytes from the start of its memory to a tensor's own start, by field.
     """
     require_path(desc.operator_name, path, PATHS)
     is_single = desc.second_input_tensor is None and desc.axis is None

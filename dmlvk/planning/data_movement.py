@@ -44,14 +44,9 @@ CPU_LONG_ROW = 4
 class FixedWindow:
     """A window on a tensor that does not step with the loops: one element of it.
 
-    Attributes
-    ----------
-    field : str
-        The tensor's descriptor field.
-    element, element_size : int
-        The index of the element, and its bytes.
-    argument : int
-        Number of the kernel argument that receives the element's place in the window.
+    field: the tensor's descriptor field.
+    element, element_size: the index of the element, and its bytes.
+    argument: number of the kernel argument that receives the element's place in the window.
     """
 
     field: str
@@ -64,31 +59,19 @@ class FixedWindow:
 class PieceArguments:
     """What a kernel needs in addition to the loops.
 
-    Attributes
-    ----------
-    specialization : mapping of str to int
-        The kernel's own specialization constants by name.
-    arguments : tuple of int
-        Up to four push constants of its own.
-    kernel : str, optional
-        The kernel for this piece, if it is not the operator's ordinary kernel.
-    group_count : int, optional
-        Workgroups, for a kernel whose workgroups have their own unit of work instead of 16-byte blocks.
-    invocation_count : int, optional
-        Invocations, for a kernel whose invocations have their own unit of work.
-    divisors : tuple of int
-        Up to two more divisors, for kernels that count their own units of work.
-    blocks_per_invocation : int
-        How many blocks of a row each invocation of the kernel can write.
-    dimensions : tuple of Dimension, optional
-        The loops that count invocations, if the kernel itself runs some of the piece's loops. If invocations are
-        counted by blocks, the rows of these loops begin and end with blocks.
-    grouping : int
-        The push constant of that name. Free for kernels with such loops, and for kernels with their own unit of work.
-    nest : LoopNest, optional
-        The piece in other units, if the kernel counts an operand's elements in others: the same bytes.
-    counts : tuple of int, optional
-        What the kernel divides by for each loop, innermost first, if that is not the loop's size.
+    specialization: the kernel's own specialization constants by name.
+    arguments: up to four push constants of its own.
+    kernel: the kernel for this piece, if it is not the operator's ordinary kernel.
+    group_count: workgroups, for a kernel whose workgroups have their own unit of work instead of 16-byte blocks.
+    invocation_count: invocations, for a kernel whose invocations have their own unit of work.
+    divisors: up to two more divisors, for kernels that count their own units of work.
+    blocks_per_invocation: how many blocks of a row each invocation of the kernel can write.
+    dimensions: the loops that count invocations, if the kernel itself runs some of the piece's loops. If invocations
+        are counted by blocks, the rows of these loops begin and end with blocks.
+    grouping: the push constant of that name. Free for kernels with such loops, and for kernels with their own unit of
+        work.
+    nest: the piece in other units, if the kernel counts an operand's elements in others: the same bytes.
+    counts: what the kernel divides by for each loop, innermost first, if that is not the loop's size.
     """
 
     specialization: Mapping[str, int]
@@ -134,20 +117,12 @@ def plan_data_movement(
 ) -> Plan:
     """Cut the nest to the device's limits and make one dispatch of each piece.
 
-    Parameters
-    ----------
-    kernel : str
-        The name of the kernel. The name of its variant that takes blocks by rows has "_by_rows" appended.
-    nest : LoopNest
-        The output, and the source if there is one.
-    arguments : callable
-        Gives a piece's specialization constants and push constants.
-    fixed_windows : sequence of FixedWindow
-        Further bindings, after the nest's operands.
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, if that is not 0.
-    path : str
-        The plan's path.
+    kernel: the name of the kernel. The name of its variant that takes blocks by rows has "_by_rows" appended.
+    nest: the output, and the source if there is one.
+    arguments: gives a piece's specialization constants and push constants.
+    fixed_windows: further bindings, after the nest's operands.
+    offsets: bytes from the start of its memory to a tensor's own start, if that is not 0.
+    path: the plan's path.
     """
     bytes_per_element = sum(operand.element_size for operand in nest.operands)
     slowest = SLOWEST_BYTES_PER_SECOND[profile.device_type]

@@ -48,10 +48,8 @@ ELEMENTS_PER_INVOCATION = 16
 class SumTable:
     """The table that kernels read, with the numbers before it, and the stages that fill it.
 
-    Attributes
-    ----------
-    before_each_run, once : tuple of tuples of Dispatch
-        The stages, of which one of the two has none: the table is made once if all parameters are OWNED_BY_DML.
+    before_each_run, once: the stages, of which one of the two has none: the table is made once if all parameters are
+        OWNED_BY_DML.
     """
 
     view: View
@@ -80,12 +78,8 @@ def plan(
 ) -> Plan:
     """Plan an ELEMENT_WISE_QUANTIZED_LINEAR_ADD.
 
-    Parameters
-    ----------
-    path : str, optional
-        One of PATHS; None chooses.
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, by field.
+    path: one of PATHS; None chooses.
+    offsets: bytes from the start of its memory to a tensor's own start, by field.
     """
     require_path(desc.operator_name, path, PATHS)
     chosen = path or (SUM if has_floats(profile) else TABLE)

@@ -21,14 +21,9 @@ class KernelInterfaceError(ValueError):
 class KernelInterface:
     """The constants of one kernel.
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the kernel, such as "slice1/tiles".
-    push_constants : mapping of str to (int, int)
-        The first 32-bit word of each push constant, and its number of words.
-    specialization_constants : tuple of str
-        Names in the order of their ids 0, 1, 2, ...
+    kernel: name of the kernel, such as "slice1/tiles".
+    push_constants: the first 32-bit word of each push constant, and its number of words.
+    specialization_constants: names in the order of their ids 0, 1, 2, ...
     """
 
     kernel: str
@@ -43,10 +38,7 @@ class KernelInterface:
     def push_constant_words(self, values: Mapping[str, int | Sequence[int]]) -> tuple[int, ...]:
         """All push constants as unsigned 32-bit words; negative values become two's complement.
 
-        Raises
-        ------
-        KernelInterfaceError
-            A name is missing or unknown, or a value has the wrong number of words.
+        Raises KernelInterfaceError: a name is missing or unknown, or a value has the wrong number of words.
         """
         if self.push_constants.keys() != values.keys():
             self._require_names("push constants", self.push_constants.keys(), values.keys())
@@ -62,10 +54,7 @@ class KernelInterface:
     def specialization(self, values: Mapping[str, int]) -> tuple[int, ...]:
         """All specialization constants in the order of their ids.
 
-        Raises
-        ------
-        KernelInterfaceError
-            A name is missing or unknown.
+        Raises KernelInterfaceError: a name is missing or unknown.
         """
         names = self.specialization_constants
         try:
@@ -104,10 +93,7 @@ def has_kernel(kernel: str) -> bool:
 def kernel_interface(kernel: str) -> KernelInterface:
     """The interface of a kernel, from the manifest beside the SPIR-V.
 
-    Raises
-    ------
-    KernelInterfaceError
-        There is no such kernel.
+    Raises KernelInterfaceError: there is no such kernel.
     """
     entry = compiled_kernels().get(kernel)
     if entry is None:

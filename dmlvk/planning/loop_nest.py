@@ -30,12 +30,8 @@ class Role(Enum):
 class Dimension:
     """One loop.
 
-    Attributes
-    ----------
-    size : int
-        Number of steps.
-    strides : tuple of int
-        Elements that each operand advances in a step. Negative strides go backwards.
+    size: number of steps.
+    strides: elements that each operand advances in a step. Negative strides go backwards.
     """
 
     size: int
@@ -154,16 +150,10 @@ def widened(nest: LoopNest) -> LoopNest:
 class WindowLimits:
     """How much of each tensor one dispatch may touch.
 
-    Attributes
-    ----------
-    window_size : int
-        The most bytes of one window.
-    segment_size : int
-        A tensor's memory is cut at multiples of this size. A window must not lie across a cut.
-    offsets : tuple of int
-        For each operand, bytes from the start of its first segment to the tensor's start.
-    element_count : int
-        The most elements of a dispatch.
+    window_size: the most bytes of one window.
+    segment_size: a tensor's memory is cut at multiples of this size. A window must not lie across a cut.
+    offsets: for each operand, bytes from the start of its first segment to the tensor's start.
+    element_count: the most elements of a dispatch.
     """
 
     window_size: int

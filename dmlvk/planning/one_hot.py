@@ -51,12 +51,8 @@ LONGEST_ROW = 256
 def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
     """Plan a ONE_HOT.
 
-    Parameters
-    ----------
-    path : str, optional
-        One of PATHS, or "rows" with a size: see the module. None chooses.
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, by field.
+    path: one of PATHS, or "rows" with a size: see the module. None chooses.
+    offsets: bytes from the start of its memory to a tensor's own start, by field.
     """
     output, indices = desc.output_tensor, desc.indices_tensor
     name = _chosen(desc, profile) if path is None else path
@@ -137,10 +133,7 @@ def _chosen(desc: OneHotDesc, profile: DeviceProfile) -> str:
 class _Rows:
     """The path on which a workgroup loads the indices of its rows at once.
 
-    Attributes
-    ----------
-    output_bytes : int
-        About what a workgroup writes.
+    output_bytes: about what a workgroup writes.
     """
 
     output_bytes: int
@@ -176,14 +169,10 @@ class _Rows:
 class _Chunks:
     """How an output that runs along the indices is written, one chunk of the axis at a time.
 
-    Attributes
-    ----------
-    dimensions : tuple of Dimension
-        The loops. The outermost loop counts chunks.
-    size : int
-        Coordinates of a chunk along the axis.
-    words_of_row : int
-        Invocations of a row if it is written in words or larger elements; 0 if it is written in 16-byte blocks.
+    dimensions: the loops. The outermost loop counts chunks.
+    size: coordinates of a chunk along the axis.
+    words_of_row: invocations of a row if it is written in words or larger elements; 0 if it is written in 16-byte
+        blocks.
     """
 
     dimensions: tuple[Dimension, ...]

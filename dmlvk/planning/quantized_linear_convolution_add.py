@@ -40,12 +40,8 @@ def plan(
 ) -> Plan:
     """Plan a QUANTIZED_LINEAR_CONVOLUTION_ADD.
 
-    Parameters
-    ----------
-    path : str, optional
-        As for the convolution.
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, by field.
+    path: as for the convolution.
+    offsets: bytes from the start of its memory to a tensor's own start, by field.
     """
     # If the sum is apart, the convolution's output lies elsewhere.
     convolved = {field: offset for field, offset in offsets.items() if field != OUTPUT}

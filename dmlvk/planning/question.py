@@ -26,10 +26,7 @@ class Elements:
 class Question:
     """An operator whose result the host computes too.
 
-    Attributes
-    ----------
-    elements : mapping of str to Elements
-        What the inputs hold, by field.
+    elements: what the inputs hold, by field.
     """
 
     desc: OperatorDesc

@@ -22,20 +22,12 @@ LONGEST_QUESTION_SECONDS = 60.0
 class Answer:
     """How a device answered.
 
-    Attributes
-    ----------
-    path : str
-        The kernel path that was asked.
-    question : str
-        A hash of the plans that were run: kernels, specialization constants and grids.
-    driver, kernels : str
-        With which driver and which kernels; others are asked anew.
-    fault : str
-        What was wrong; empty if the answer was right.
-    ends : int
-        How often a process ended in the middle of this question. `fault` is then empty too, until it is too often.
-    date : str
-        ISO 8601, UTC.
+    path: the kernel path that was asked.
+    question: a hash of the plans that were run: kernels, specialization constants and grids.
+    driver, kernels: with which driver and which kernels; others are asked anew.
+    fault: what was wrong; empty if the answer was right.
+    ends: how often a process ended in the middle of this question. `fault` is then empty too, until it is too often.
+    date: ISO 8601, UTC.
     """
 
     path: str
@@ -65,10 +57,7 @@ class Answer:
 class AnswersFile:
     """The answers of one device in the cache folder. What cannot be read or written is left out.
 
-    Attributes
-    ----------
-    driver : str
-        The device's driver today.
+    driver: the device's driver today.
     """
 
     def __init__(self, profile: DeviceProfile) -> None:

@@ -131,10 +131,7 @@ class ArrayProtocol:
     def item(self) -> Any:
         """The only element as a Python number.
 
-        Raises
-        ------
-        ValueError
-            There are several elements.
+        Raises ValueError: there are several elements.
         """
         if self.size != 1:
             raise ValueError(f"a Tensor of sizes {self.desc.sizes} has {self.size} elements, not one: use tolist()")

@@ -57,12 +57,8 @@ class AskedDevice:
     def ask(self, user: Engine, prepare: Preparation, question: Check) -> str:
         """Ask a question, while no other one runs; returns what was wrong: the device's errors are wrong answers.
 
-        Raises
-        ------
-        OutOfMemoryError
-            There is not enough memory for the question, which is no answer.
-        DeviceError
-            The user's Device was closed meanwhile, or the process ends: there is no answer.
+        Raises OutOfMemoryError: there is not enough memory for the question, which is no answer.
+        Raises DeviceError: the user's Device was closed meanwhile, or the process ends: there is no answer.
         """
         if self._is_entered():  # a signal handler or a finalizer, in the middle of another question of this thread
             return self._asked_beside(user, prepare, question)
@@ -123,12 +119,8 @@ class AskedDevice:
     def _judged(self, user: Engine, own: Engine | None, error: DeviceError, *, has_run: bool) -> str | None:
         """What an error says of the question: see `_asked_once`. It is raised if it says nothing.
 
-        Parameters
-        ----------
-        own : Engine or None
-            On which it was asked; None if that could not be opened.
-        has_run : bool
-            Whether the question ran. Before, it cannot have lost the device.
+        own: on which it was asked; None if that could not be opened.
+        has_run: whether the question ran. Before, it cannot have lost the device.
         """
         if user.is_closed:
             user.require_open()

@@ -26,10 +26,7 @@ LONGEST_GENERAL_RUN_ON_GPU = 0.05
 def is_allowed() -> bool:
     """Whether kernels may be compiled in the background: on several cores, and not with DMLVK_BACKGROUND=0.
 
-    Raises
-    ------
-    ValueError
-        The variable has another value than "", "0" or "1".
+    Raises ValueError: the variable has another value than "", "0" or "1".
     """
     text = os.environ.get("DMLVK_BACKGROUND", "")
     if text not in ("", "0", "1"):
@@ -44,21 +41,11 @@ def built(
 ) -> Implementation:
     """An implementation that can run: the plan's own, or a general one until the plan's own is compiled.
 
-    Parameters
-    ----------
-    plan : Plan
-        The plan that was chosen for the descriptor.
-    path : str, optional
-        The path that the plan was asked for by.
-    is_forced : bool
-        Whether no other path will do. Its pipelines are waited for.
-    waits : bool
-        Whether to wait for the plan's own pipelines.
-
-    Raises
-    ------
-    DeviceError
-        The driver refuses a kernel, or the device is closed.
+    plan: the plan that was chosen for the descriptor.
+    path: the path that the plan was asked for by.
+    is_forced: whether no other path will do. Its pipelines are waited for.
+    waits: whether to wait for the plan's own pipelines.
+    Raises DeviceError: the driver refuses a kernel, or the device is closed.
     """
     first = None if waits or is_forced or not is_allowed() else _general_plan(engine, desc)
     special = Implementation(engine, desc, plan, path, is_forced=is_forced)
@@ -100,17 +87,9 @@ def held_back(engine: Engine, desc: OperatorDesc, path: str | None = None) -> Im
 
     With it the moment of the take-over can be chosen, on any number of cores.
 
-    Parameters
-    ----------
-    path : str, optional
-        The kernel path that takes over; the planner's choice by default.
-
-    Raises
-    ------
-    PathError
-        The operator has no general kernel, or no such path.
-    DeviceError
-        The driver refuses a kernel, or the device is closed.
+    path: the kernel path that takes over; the planner's choice by default.
+    Raises PathError: the operator has no general kernel, or no such path.
+    Raises DeviceError: the driver refuses a kernel, or the device is closed.
     """
     special = Implementation(engine, desc, engine.plan(desc, path), path, is_forced=path is not None)
     general = Implementation(engine, desc, engine.plan(desc, GENERAL_PATH), GENERAL_PATH, special=special)

@@ -17,13 +17,9 @@ MAXIMUM_CALLS = 256
 class Call:
     """An operator bound to tensors and recorded.
 
-    Attributes
-    ----------
-    tensors : dict of str to proxy of Tensor, or None
-        Equal to the keyword arguments of the call; the interpreter compares the two without running any Python code.
-        None once the call is forgotten.
-    batch : Batch
-        The recorded binding.
+    tensors: equal to the keyword arguments of the call; the interpreter compares the two without running any Python
+        code. None once the call is forgotten.
+    batch: the recorded binding.
     """
 
     __slots__ = ("__weakref__", "_calls", "_key", "_tensors", "batch", "binding", "tensors")
@@ -58,10 +54,7 @@ class Calls(dict[tuple[object, ...], Call]):
     An id stands for a tensor as long as the tensor exists. A tensor's calls are forgotten when the tensor is dropped.
     So they do not hold its memory, and are not taken for the calls of a later tensor with the same id.
 
-    Attributes
-    ----------
-    last : Call or None
-        The latest call: comparing its tensors costs a third of making a key from them.
+    last: the latest call: comparing its tensors costs a third of making a key from them.
     """
 
     last: Call | None = None

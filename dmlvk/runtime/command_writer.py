@@ -126,12 +126,8 @@ class CommandWriter:
 
     The caller must have entered the device's monitor.
 
-    Parameters
-    ----------
-    flags : int
-        VkCommandBufferUsageFlags of the command buffers.
-    queries : TimestampQueries, optional
-        Queries for one timestamp before the first dispatch and one after each dispatch, or after the last.
+    flags: VkCommandBufferUsageFlags of the command buffers.
+    queries: queries for one timestamp before the first dispatch and one after each dispatch, or after the last.
     """
 
     def __init__(self, vulkan: VulkanDevice, flags: int, queries: TimestampQueries | None = None) -> None:

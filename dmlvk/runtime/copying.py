@@ -8,10 +8,7 @@ from typing import Any, ClassVar, NoReturn
 class NotCopied:
     """Refuses copy.copy, copy.deepcopy and pickle: two objects would own the same resource.
 
-    Attributes
-    ----------
-    in_place_of_a_copy : str
-        What the user should do instead.
+    in_place_of_a_copy: what the user should do instead.
     """
 
     __slots__ = ()

@@ -24,10 +24,7 @@ EVENT_WITHOUT_TIME = 2  # CU_EVENT_DISABLE_TIMING
 def cuda() -> Any:
     """The module cuda.bindings.driver, with CUDA initialized.
 
-    Raises
-    ------
-    DeviceError
-        The package is missing, or CUDA has no driver or no device.
+    Raises DeviceError: the package is missing, or CUDA has no driver or no device.
     """
     try:
         from cuda.bindings import driver
@@ -41,10 +38,7 @@ def cuda() -> Any:
 def check(name: str, result: tuple[Any, ...]) -> Any:
     """The value of a call of CUDA's driver; cuda-bindings returns the CUresult before it.
 
-    Raises
-    ------
-    DeviceError
-        The call failed.
+    Raises DeviceError: the call failed.
     """
     if int(result[0]) != 0:
         raise DeviceError(f"CUDA: {name} returned {result[0].name}")
@@ -113,10 +107,7 @@ def _given_back_on_failure(handle: int) -> Iterator[None]:
 class ImportedMemory:
     """A block of Vulkan's memory as CUDA sees it. CUDA keeps the memory, whatever Vulkan frees.
 
-    Attributes
-    ----------
-    address : int
-        As CUDA counts addresses.
+    address: as CUDA counts addresses.
     """
 
     def __init__(self, context: CudaContext, handle: int, size: int) -> None:

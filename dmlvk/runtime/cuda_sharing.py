@@ -77,10 +77,7 @@ class CudaView:
 class CudaSharing:
     """What one device shares with CUDA. It is the device's partner: see `dmlvk.vulkan.memory_use`.
 
-    Parameters
-    ----------
-    ordinal : int
-        The number of the CUDA device on the same GPU.
+    ordinal: the number of the CUDA device on the same GPU.
     """
 
     def __init__(self, vulkan: VulkanDevice, ordinal: int) -> None:
@@ -223,10 +220,7 @@ _monitor = Monitor()
 def sharing_of(engine: Engine) -> CudaSharing:
     """The sharing of a device with CUDA, made at the first call.
 
-    Raises
-    ------
-    DeviceError
-        There is none: the message says why.
+    Raises DeviceError: there is none: the message says why.
     """
     return engine.cuda_sharing or _monitor.run(_share, engine)
 

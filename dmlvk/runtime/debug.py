@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 def debug_level() -> int:
     """$DMLVK_DEBUG as a number: 0 prints nothing, 1 dispatches, 2 plans and specialization constants as well.
 
-    Raises
-    ------
-    ValueError
-        The variable is neither empty nor one of these numbers.
+    Raises ValueError: the variable is neither empty nor one of these numbers.
     """
     text = os.environ.get("DMLVK_DEBUG", "")
     if text not in ("", "0", "1", "2"):

@@ -72,14 +72,9 @@ def capsule_of(desc: TensorDesc, address: int, device: tuple[int, int], owner: o
     NumPy makes the capsule, as of an array that nobody reads, and only the device is changed afterwards: NumPy's own
     functions in C end it safely, on any thread and in the middle of an exception. Functions in Python would not.
 
-    Parameters
-    ----------
-    address : int
-        Of the tensor's memory, as the device counts addresses.
-    device : (int, int)
-        DLDeviceType, and the number of the device.
-    owner : object
-        Kept until the consumer is done.
+    address: of the tensor's memory, as the device counts addresses.
+    device: DLDeviceType, and the number of the device.
+    owner: kept until the consumer is done.
     """
     unreadable = np.asarray(_Foreign(address, desc.total_size_in_bytes, owner))
     capsule = element_view(desc, unreadable).__dlpack__()
@@ -91,17 +86,9 @@ def capsule_of(desc: TensorDesc, address: int, device: tuple[int, int], owner: o
 class Import:
     """The tensor in another library's capsule. It is given back to the library by `release`.
 
-    Attributes
-    ----------
-    address : int
-        Of the first element.
-    sizes, strides : tuple of int
-        Strides count elements.
-
-    Raises
-    ------
-    TypeError
-        Elements of a type that DirectML lacks.
+    address: of the first element.
+    sizes, strides: strides count elements.
+    Raises TypeError: elements of a type that DirectML lacks.
     """
 
     def __init__(self, capsule: Any) -> None:

@@ -46,32 +46,16 @@ class Trust(Protocol):
 class Engine:
     """An open Vulkan device, and how operators are planned for it.
 
-    Parameters
-    ----------
-    planned : DeviceProfile, optional
-        Plans are made for this profile of the whole device: it has rates that were measured, for example.
-    profile : DeviceProfile, optional
-        A profile with tighter limits, which the Vulkan device then keeps.
-    force_staging, force_copy_queue : bool
-        As for `Device`.
-    debug_level : int
-        $DMLVK_DEBUG.
-
-    Attributes
-    ----------
-    profile : DeviceProfile
-        Plans are made for it.
-    timestamps : bool
-        Whether submissions measure their time.
-    self_test : Trust, optional
-        Which kernel paths may be taken; None: all of them.
-    lists : dict
-        The command buffers of lists that were submitted, by the bindings' numbers.
-    tuned_paths : TunedPaths, optional
-        The fastest paths that were measured on this device.
-    cuda_sharing : CudaSharing, optional
-    compiled_later : set of OperatorDesc
-        What is being compiled in the background, because somebody asked whether it is ready.
+    planned: plans are made for this profile of the whole device: it has rates that were measured, for example.
+    profile: a profile with tighter limits, which the Vulkan device then keeps.
+    force_staging, force_copy_queue: as for `Device`.
+    debug_level: $DMLVK_DEBUG.
+    profile: plans are made for it.
+    timestamps: whether submissions measure their time.
+    self_test: which kernel paths may be taken; None: all of them.
+    lists: the command buffers of lists that were submitted, by the bindings' numbers.
+    tuned_paths: the fastest paths that were measured on this device.
+    compiled_later: what is being compiled in the background, because somebody asked whether it is ready.
     """
 
     def __init__(

@@ -50,10 +50,7 @@ def dlpack_capsule(
 ) -> Any:
     """The capsule that `Tensor.__dlpack__` returns.
 
-    Raises
-    ------
-    BufferError
-        The memory cannot be shared as it is asked for; the message says why, and what is possible.
+    Raises BufferError: the memory cannot be shared as it is asked for; the message says why, and what is possible.
     """
     device = dlpack_device(tensor)
     if dl_device not in (None, HOST) and (dl_device != device or device[0] != DL_CUDA):
@@ -90,10 +87,7 @@ def _obstacle_to_cuda(tensor: Tensor) -> str:
 def cuda_sharing(tensor: Tensor) -> CudaSharing:
     """The sharing with CUDA of the memory of a tensor.
 
-    Raises
-    ------
-    DeviceError
-        CUDA cannot see the memory; the message says why.
+    Raises DeviceError: CUDA cannot see the memory; the message says why.
     """
     if not tensor.engine.profile.runs_cuda:
         raise DeviceError("it shares memory with NVIDIA's own driver alone")
@@ -141,10 +135,7 @@ def tensor_of_cuda(engine: Engine, values: Any) -> Tensor | None:
 def obstacle_to_host_view(tensor: Tensor) -> str | None:
     """Why the host cannot reach the memory of a tensor; None if it can.
 
-    Raises
-    ------
-    BindingError, DeviceError
-        The tensor was freed, or its device was closed.
+    Raises BindingError, DeviceError: the tensor was freed, or its device was closed.
     """
     memory = tensor.memory()
     if not memory.access.is_direct:
@@ -173,24 +164,13 @@ def _host_elements(tensor: Tensor) -> Array:
 def array_of(values: Any, dtype: object = None, name: str = "elements") -> Array:
     """An array with the elements of any array-like object: without a copy where its library shares memory.
 
-    Parameters
-    ----------
-    values : array_like
-    dtype : DataType or dtype, optional
-        The elements are converted to this type: see `arguments.converted`.
-    name : str
-        What messages call the values.
-
-    Raises
-    ------
-    DescriptorError
-        A `dtype` without a DirectML data type.
-    TypeError, BufferError
-        Elements that no array can hold, that are not numbers, or that their library does not give away.
-    ValueError
-        Lists of unequal lengths, masked elements, or a NaN for integers.
-    OverflowError
-        A number that the type cannot hold.
+    dtype: the elements are converted to this type: see `arguments.converted`.
+    name: what messages call the values.
+    Raises DescriptorError: a `dtype` without a DirectML data type.
+    Raises TypeError, BufferError: elements that no array can hold, that are not numbers, or that their library does not
+        give away.
+    Raises ValueError: lists of unequal lengths, masked elements, or a NaN for integers.
+    Raises OverflowError: a number that the type cannot hold.
     """
     array = _array_of(values, name, is_converted=dtype is not None)
     if dtype is None:

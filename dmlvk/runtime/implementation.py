@@ -33,16 +33,10 @@ class Implementation:
     A general implementation gives the first results while its special one is compiled in the background. Then the
     special one takes over, between two submissions.
 
-    Attributes
-    ----------
-    plan : Plan
-        The plan for tensors with memory of their own.
-    is_built : bool
-        Whether all pipelines of the plan are there.
-    special : Implementation, optional
-        Of a general implementation: the one that takes over once it is built.
-    failure : BaseException, optional
-        The reason why the special one cannot be built. The general one then stays.
+    plan: the plan for tensors with memory of their own.
+    is_built: whether all pipelines of the plan are there.
+    special: of a general implementation: the one that takes over once it is built.
+    failure: the reason why the special one cannot be built. The general one then stays.
     """
 
     def __init__(
@@ -81,17 +75,9 @@ class Implementation:
     def build(self, *, gives_way: bool = False) -> None:
         """Build all pipelines: a driver's refusal is reported here, and no call waits for the driver's compiler.
 
-        Parameters
-        ----------
-        gives_way : bool
-            Whether a driver that compiles where its queue does waits for a pause between calls.
-
-        Raises
-        ------
-        DeviceError
-            The driver refuses a kernel, or the device is closed.
-        PathError
-            The plan was forced, and the driver's answer to a known question was wrong.
+        gives_way: whether a driver that compiles where its queue does waits for a pause between calls.
+        Raises DeviceError: the driver refuses a kernel, or the device is closed.
+        Raises PathError: the plan was forced, and the driver's answer to a known question was wrong.
         """
         self_test = self.engine.self_test
 
@@ -177,15 +163,8 @@ class Implementation:
     def build_special(self, *, gives_way: bool = False) -> None:
         """Build the implementation that takes over, if there is one.
 
-        Parameters
-        ----------
-        gives_way : bool
-            As for `build`.
-
-        Raises
-        ------
-        DeviceError
-            As `build`; the same error again if it failed before.
+        gives_way: as for `build`.
+        Raises DeviceError: as `build`; the same error again if it failed before.
         """
         if self.failure is not None:
             raise self.failure
@@ -234,12 +213,8 @@ class Implementation:
 class Initialized:
     """An implementation with the contents of the tensors that are OWNED_BY_DML, and with what it derived from them.
 
-    Attributes
-    ----------
-    owned : dict of str to MemoryRange
-        Copies of the tensors that are OWNED_BY_DML, by field.
-    submission : Submission
-        The work that fills the memory. Work that is submitted later sees the contents.
+    owned: copies of the tensors that are OWNED_BY_DML, by field.
+    submission: the work that fills the memory. Work that is submitted later sees the contents.
     """
 
     def __init__(self, implementation: Implementation, owned: Mapping[str, MemoryRange]) -> None:
@@ -276,12 +251,8 @@ class Initialized:
     def bind(self, memory: Mapping[str, MemoryRange], shared: Mapping[str, Allocation] = NOTHING_SHARED) -> Binding:
         """Bind tensors in these places.
 
-        Parameters
-        ----------
-        memory : mapping of str to MemoryRange
-            By field, excluding tensors that are OWNED_BY_DML.
-        shared : mapping of str to Allocation
-            Temporary memory, by name, that may be used if it is large enough.
+        memory: by field, excluding tensors that are OWNED_BY_DML.
+        shared: temporary memory, by name, that may be used if it is large enough.
         """
         implementation = self.implementation
         plan = implementation.plan_for(memory)
@@ -305,10 +276,7 @@ class Initialized:
 class Rebinding(Provisional):
     """What a binding of a general implementation needs in order to be bound once more to the special one.
 
-    Parameters
-    ----------
-    memory : mapping of str to MemoryRange
-        The places of the bound tensors, by field.
+    memory: the places of the bound tensors, by field.
     """
 
     def __init__(self, initialized: Initialized, memory: Mapping[str, MemoryRange]) -> None:

@@ -25,10 +25,8 @@ DEFINED, USED = 0x90, 0x91
 def spirv(kernel: str) -> bytes:
     """The SPIR-V of a kernel.
 
-    Raises
-    ------
-    DeviceError
-        There is no such kernel, or it is damaged: the installation is; or this Python cannot decompress it.
+    Raises DeviceError: there is no such kernel, or it is damaged: the installation is; or this Python cannot decompress
+        it.
     """
     entry = compiled_kernels().get(kernel)
     if entry is None:

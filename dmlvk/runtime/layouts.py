@@ -32,12 +32,8 @@ LEAST_SIZE_THAT_WAITS_FOR_COMPILER = 8 << 20
 class HostLayout:
     """The layout of a host array whose elements fill its memory, in any order of the dimensions.
 
-    Attributes
-    ----------
-    desc : TensorDesc
-        A tensor with the same layout.
-    memory : ndarray of uint8
-        The array's memory, in the order of the addresses.
+    desc: a tensor with the same layout.
+    memory: the array's memory, in the order of the addresses.
     """
 
     desc: TensorDesc

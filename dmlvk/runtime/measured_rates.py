@@ -24,10 +24,7 @@ PREFIX = "rates-"
 class MeasuredRates:
     """The rates of one device.
 
-    Attributes
-    ----------
-    device, driver : str
-        The rates must be of this device and driver.
+    device, driver: the rates must be of this device and driver.
     """
 
     def __init__(self, profile: DeviceProfile) -> None:
@@ -45,11 +42,8 @@ class MeasuredRates:
     def remember(self, rates: Rates) -> None:
         """Write rates in place of earlier ones. A Device that is opened from now on plans by them.
 
-        Raises
-        ------
-        OSError
-            The folder cannot be written; the file's path is taken by something other than a file; or another process
-            holds the file for too long.
+        Raises OSError: the folder cannot be written; the file's path is taken by something other than a file; or
+            another process holds the file for too long.
         """
         file = device_files.require_place(self.file)
         with device_files.locked(file):

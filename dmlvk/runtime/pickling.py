@@ -19,10 +19,7 @@ from dmlvk.runtime.shared_devices import DeviceName, named_device
 def recipe(operator: CompiledOperator) -> tuple[OperatorDesc, dict[str, bytes]]:
     """The descriptor, and by field the whole memory of each tensor that is OWNED_BY_DML.
 
-    Raises
-    ------
-    DeviceError
-        The device is closed or lost.
+    Raises DeviceError: the device is closed or lost.
     """
     owned = {field: tensor.read_bytes() for field, tensor in operator.owned_tensors().items()}
     return operator.desc, owned
@@ -31,15 +28,8 @@ def recipe(operator: CompiledOperator) -> tuple[OperatorDesc, dict[str, bytes]]:
 def made_anew(desc: OperatorDesc, owned: Mapping[str, bytes], device: DeviceName = None) -> CompiledOperator:
     """The operator of a recipe.
 
-    Parameters
-    ----------
-    device : Device, int or str, optional
-        Defaults to the default device of this process, which is opened once and kept.
-
-    Raises
-    ------
-    DeviceError
-        There is no device.
+    device: defaults to the default device of this process, which is opened once and kept.
+    Raises DeviceError: there is no device.
     """
     chosen = named_device(device)
     operator = chosen.compile(desc)

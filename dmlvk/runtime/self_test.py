@@ -64,10 +64,7 @@ POISON = b"\xa5"
 def mode() -> str:
     """$DMLVK_SELF_TEST: "0" never asks, "1" (the default) asks once, "always" asks at each Device anew.
 
-    Raises
-    ------
-    ValueError
-        The variable has another value.
+    Raises ValueError: the variable has another value.
     """
     text = os.environ.get("DMLVK_SELF_TEST", "") or ONCE
     if text not in (NEVER, ONCE, ALWAYS):
@@ -253,10 +250,7 @@ def prepare(profile: DeviceProfile) -> Job | None:
     They are plans like others, the first of a process, and take 10 ms on a GPU with matrix units. The driver takes
     longer to open such a device.
 
-    Returns
-    -------
-    Job or None
-        None if nothing is done, because nothing is asked, or there is no other thread.
+    Returns None if nothing is done, because nothing is asked, or there is no other thread.
     """
     if profile.device_type in WITHOUT_UNITS or not background.is_allowed():
         return None

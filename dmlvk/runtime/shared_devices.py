@@ -29,18 +29,10 @@ _monitor = Monitor()
 def named_device(name: DeviceName) -> Device:
     """The device that a call names, opened at the first such call unless it is a Device.
 
-    Parameters
-    ----------
-    name : Device, DeviceInfo, int, str or None
-        A position in `devices()`, or an element of it; or part of a name in any case; None for $DMLVK_DEVICE, else the
-        best device.
-
-    Raises
-    ------
-    DeviceError
-        No device has the name; the message lists the devices. Or there is none, with what to install.
-    TypeError
-        For a name of another type.
+    name: a position in `devices()`, or an element of it; or part of a name in any case; None for $DMLVK_DEVICE, else
+        the best device.
+    Raises DeviceError: no device has the name; the message lists the devices. Or there is none, with what to install.
+    Raises TypeError: for a name of another type.
     """
     if isinstance(name, Device):
         return name
@@ -52,19 +44,10 @@ def named_device(name: DeviceName) -> Device:
 def device_of(tensors: Mapping[str, Tensor], name: DeviceName) -> Device:
     """The device of a call: that of its tensors, else the one that it names.
 
-    Parameters
-    ----------
-    tensors : mapping of str to Tensor
-        The tensors that the call was given, by the names that messages have for them.
-    name : Device, DeviceInfo, int, str or None
-        As for `named_device`. With tensors it has to be their device.
-
-    Raises
-    ------
-    BindingError
-        A tensor belongs to another device.
-    DeviceError, TypeError
-        As `named_device`.
+    tensors: the tensors that the call was given, by the names that messages have for them.
+    name: as for `named_device`. With tensors it has to be their device.
+    Raises BindingError: a tensor belongs to another device.
+    Raises DeviceError, TypeError: as `named_device`.
     """
     device = named_device(name) if isinstance(name, Device) or not tensors else None
     for field, tensor in tensors.items():

@@ -106,12 +106,8 @@ def submit_measured_inside(engine: Engine, bindings: tuple[Binding, ...]) -> Sub
 def checked(engine: Engine, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
     """The bindings as they are now: special kernels that are compiled have taken over.
 
-    Raises
-    ------
-    TypeError
-        It is no list of bindings.
-    BindingError
-        One belongs to another device.
+    Raises TypeError: it is no list of bindings.
+    Raises BindingError: one belongs to another device.
     """
     try:
         listed = tuple(bindings)

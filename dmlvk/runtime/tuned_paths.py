@@ -31,16 +31,10 @@ RECORD_START = b'{"operator": "'
 class TunedPath:
     """The result of tuning one descriptor.
 
-    Attributes
-    ----------
-    descriptor : mapping
-        Its record: see `dmlvk.operators.serialization`.
-    driver, kernels : str
-        The driver and kernels of the measurement; other drivers and other kernels do not use the choice.
-    path : str, optional
-        The fastest kernel path; None if it is the planner's own choice.
-    seconds : mapping of str to float
-        Median seconds of each measured path; "planner" is the planner's choice.
+    descriptor: its record: see `dmlvk.operators.serialization`.
+    driver, kernels: the driver and kernels of the measurement; other drivers and other kernels do not use the choice.
+    path: the fastest kernel path; None if it is the planner's own choice.
+    seconds: median seconds of each measured path; "planner" is the planner's choice.
     """
 
     descriptor: Mapping[str, Any]
@@ -76,10 +70,7 @@ class TunedPath:
 class TunedPaths:
     """The choices for one device. The file is read once, at the first request.
 
-    Attributes
-    ----------
-    device, driver, kernels : str
-        A choice must be for this device, driver and set of kernels.
+    device, driver, kernels: a choice must be for this device, driver and set of kernels.
     """
 
     def __init__(self, profile: DeviceProfile) -> None:
@@ -112,11 +103,8 @@ class TunedPaths:
     def remember(self, desc: OperatorDesc, path: str | None, seconds: Mapping[str, float]) -> None:
         """Write a descriptor's result in place of its earlier one, and drop results that are out of date.
 
-        Raises
-        ------
-        OSError
-            The folder cannot be written; the file's path is taken by something other than a file; or another process
-            holds the file for too long.
+        Raises OSError: the folder cannot be written; the file's path is taken by something other than a file; or
+            another process holds the file for too long.
         """
         made = TunedPath(serialize(desc), self.driver, self.kernels, path, seconds)
         key = key_of(made.descriptor)
@@ -151,10 +139,7 @@ def read(file: Path | None) -> Iterator[TunedPath]:
 def record_descriptor(desc: OperatorDesc) -> None:
     """Add a descriptor, as a line of JSON, to the file that $DMLVK_RECORD names. `dmlvk tune --descriptors` reads it.
 
-    Raises
-    ------
-    OSError
-        The file cannot be written, or holds something other than descriptors.
+    Raises OSError: the file cannot be written, or holds something other than descriptors.
     """
     path = record_file()
     if path is not None:
@@ -165,10 +150,7 @@ def record_descriptor(desc: OperatorDesc) -> None:
 def record_file() -> Path | None:
     """The file that $DMLVK_RECORD names; None if the variable is not set.
 
-    Raises
-    ------
-    OSError
-        The file cannot be written, or holds something other than descriptors.
+    Raises OSError: the file cannot be written, or holds something other than descriptors.
     """
     name = os.environ.get("DMLVK_RECORD")
     if not name:

@@ -57,10 +57,7 @@ def tune(
 
     A path that gives other bits than the planner's choice is not taken, which a warning says.
 
-    Raises
-    ------
-    OSError
-        The cache folder cannot be written.
+    Raises OSError: the cache folder cannot be written.
     """
     pending = [desc for desc in dict.fromkeys(descs) if not choices.has(desc)]
     paths = {desc: planning.close_paths(desc, engine.profile) for desc in pending}

@@ -12,26 +12,14 @@ from dmlvk.vulkan.memory_use import MemoryUse
 class Allocation:
     """Memory of one tensor or buffer; it returns to its pool when the last reference to this object is dropped.
 
-    Parameters
-    ----------
-    release : callable
-        Takes the segments, the lease and the size when this object goes. Finalizers call it: it may run in the middle
-        of anything, an allocation included.
-    size : int
-        Bytes asked for.
-    segment_size : int
-        Bytes of each segment except the last.
-    is_direct : bool
-        Whether the host reads and writes the memory without staging.
-
-    Attributes
-    ----------
-    segments : tuple of Segment
-        Byte b lies in segment b // segment_size.
-    lease : weak reference to this object
-        By it the pool knows the holder of a segment. If the lease is dead, the segment belongs to nobody.
-    access : MemoryUse
-        The work that uses the memory.
+    release: takes the segments, the lease and the size when this object goes. Finalizers call it: it may run in the
+        middle of anything, an allocation included.
+    size: bytes asked for.
+    segment_size: bytes of each segment except the last.
+    is_direct: whether the host reads and writes the memory without staging.
+    segments: byte b lies in segment b // segment_size.
+    lease: by it the pool knows the holder of a segment. If the lease is dead, the segment belongs to nobody.
+    access: the work that uses the memory.
     """
 
     __slots__ = ("__weakref__", "_release", "access", "lease", "segment_size", "segments", "size")

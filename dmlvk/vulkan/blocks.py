@@ -30,26 +30,14 @@ class MemoryBlock:
 
     A block is made in two steps, so that its owner can note it before there is anything to lose.
 
-    Parameters
-    ----------
-    size : int
-        Bytes.
-    is_shared : bool
-        Whether several tensors may lie in the block, so that the pool may keep the block for the next ones when it is
-        empty.
-    is_staging : bool
-        Whether the block holds no tensors.
-
-    Attributes
-    ----------
-    ranges : FreeRanges
-        The holder of each part.
-    buffer : VkBuffer
-        None before `create`.
-    mapped : ndarray of uint8, optional
-        The host's view of the memory.
-    allocated_size : int
-        Bytes of the VkDeviceMemory; 0 before `create`.
+    size: bytes.
+    is_shared: whether several tensors may lie in the block, so that the pool may keep the block for the next ones when
+        it is empty.
+    is_staging: whether the block holds no tensors.
+    ranges: the holder of each part.
+    buffer: VkBuffer. None before `create`.
+    mapped: the host's view of the memory.
+    allocated_size: bytes of the VkDeviceMemory; 0 before `create`.
     """
 
     __slots__ = (
@@ -81,9 +69,7 @@ class MemoryBlock:
     def create(self, context: Context) -> None:
         """Ask the driver for the buffer and the memory.
 
-        Raises
-        ------
-        OutOfMemoryError, DeviceError
+        Raises OutOfMemoryError, DeviceError.
         """
         ffi = vk.ffi
         is_exported = context.configuration.exports_memory and not self.is_staging

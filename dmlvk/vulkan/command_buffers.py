@@ -18,11 +18,8 @@ SECONDARY = 1
 class CommandBuffer:
     """A VkCommandBuffer. Its one owner holds this object; when the object goes, the pool takes the command buffer back.
 
-    Attributes
-    ----------
-    handle : VkCommandBuffer
-    is_recorded : bool
-        Whether its recording has ended, so that a new one can begin.
+    handle: VkCommandBuffer.
+    is_recorded: whether its recording has ended, so that a new one can begin.
     """
 
     __slots__ = ("_level", "_pool", "handle", "is_recorded")
@@ -87,23 +84,14 @@ class Batch:
     One call of vkQueueSubmit takes all of them or none: work that is split because of watchdogs is one piece to its
     user. The queue keeps the batch, and so what the batch keeps, until the work is done.
 
-    Attributes
-    ----------
-    information : VkSubmitInfo[]
-        Each signals the queue's timeline.
-    count : int
-        The number of command buffers, and of timeline values that one submission takes.
-    run : LatestRun
-        Its latest submission.
-    uses, writes : collection of MemoryUse
-        The memory that it reads or writes, and the part of it that it writes.
-    is_registered : bool
-        Whether the memory knows the run; if not, each submission is marked in the memory.
-    kept : object
-        What the work needs beside the command buffers: pipelines, descriptor sets, memory. Not the device: that is
+    information: VkSubmitInfo[]. Each signals the queue's timeline.
+    count: the number of command buffers, and of timeline values that one submission takes.
+    run: its latest submission.
+    uses, writes: the memory that it reads or writes, and the part of it that it writes.
+    is_registered: whether the memory knows the run; if not, each submission is marked in the memory.
+    kept: what the work needs beside the command buffers: pipelines, descriptor sets, memory. Not the device: that is
         closed when its users have dropped it, and closing waits for the work.
-    is_kept : bool
-        Whether the queue already keeps the batch alive; the run tells the queue about later submissions.
+    is_kept: whether the queue already keeps the batch alive; the run tells the queue about later submissions.
     """
 
     __slots__ = (
@@ -173,12 +161,10 @@ def fill_submit_information(information: Any, timeline: Any, semaphore: Any, com
 
     The caller keeps the arguments alive as long as the structure.
 
-    Parameters
-    ----------
-    information : VkSubmitInfo*
-    timeline : VkTimelineSemaphoreSubmitInfo*
-    semaphore : VkSemaphore[1]
-    command_buffers : VkCommandBuffer[1] or None
+    information: VkSubmitInfo*.
+    timeline: VkTimelineSemaphoreSubmitInfo*.
+    semaphore: VkSemaphore[1].
+    command_buffers: VkCommandBuffer[1] or None.
     """
     information.sType = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO
     information.pNext = timeline

@@ -54,18 +54,11 @@ class QueuePlace:
 class Configuration:
     """The choices with which a VkDevice is created.
 
-    Attributes
-    ----------
-    compute_family : QueueFamily
-        Its first queue runs the kernels.
-    copy_queue : QueuePlace or None
-        A queue beside the compute queue for large copies.
-    features : frozenset of str
-        The features enabled.
-    extensions : tuple of str
-        The extensions enabled.
-    exports_memory : bool
-        Whether CUDA, on the same GPU, can import the memory of tensors.
+    compute_family: its first queue runs the kernels.
+    copy_queue: a queue beside the compute queue for large copies.
+    features: the features enabled.
+    extensions: the extensions enabled.
+    exports_memory: whether CUDA, on the same GPU, can import the memory of tensors.
     """
 
     compute_family: QueueFamily
@@ -90,12 +83,8 @@ class Configuration:
 def configure(physical: PhysicalDevice, profile: DeviceProfile, *, force_copy_queue: bool = False) -> Configuration:
     """Choose the configuration of a device.
 
-    Parameters
-    ----------
-    profile : DeviceProfile
-        Its own profile, or a narrower one, whose features and extensions alone are used.
-    force_copy_queue : bool
-        On a device with one queue only, treat that queue as two; for tests.
+    profile: its own profile, or a narrower one, whose features and extensions alone are used.
+    force_copy_queue: on a device with one queue only, treat that queue as two; for tests.
     """
     available = physical.profile.extensions & (profile.extensions | {PORTABILITY_SUBSET})
     wanted: tuple[str, ...] = EXTENSIONS

@@ -23,21 +23,11 @@ class Context:
     It is made without a call of the driver, so that the code that opens a device can note it before there is anything
     to lose. `create` then makes the VkDevice.
 
-    Parameters
-    ----------
-    profile : DeviceProfile
-        The capabilities that plans are made for: those of the physical device, or narrower ones.
-
-    Attributes
-    ----------
-    availability : Availability
-        Whether the device is open.
-    handles : Handles
-        Every Vulkan object of the device.
-    monitor : Monitor
-        Entered while command buffers are recorded and submitted.
-    visits : Visits
-        The waits and the uses of mapped memory that are going on; closing the device waits for them.
+    profile: the capabilities that plans are made for: those of the physical device, or narrower ones.
+    availability: whether the device is open.
+    handles: every Vulkan object of the device.
+    monitor: entered while command buffers are recorded and submitted.
+    visits: the waits and the uses of mapped memory that are going on; closing the device waits for them.
     """
 
     __slots__ = (
@@ -69,10 +59,7 @@ class Context:
     def create(self) -> None:
         """Make the VkDevice with the queues, features and extensions of the configuration.
 
-        Raises
-        ------
-        DeviceError
-            The driver fails.
+        Raises DeviceError: the driver fails.
         """
         ffi = vk.ffi
         configuration = self.configuration

@@ -28,9 +28,7 @@ class BufferRange(NamedTuple):
 class DescriptorSet:
     """A VkDescriptorSet. Its one owner holds this object; when the object goes, the set is reused.
 
-    Attributes
-    ----------
-    handle : VkDescriptorSet
+    handle: VkDescriptorSet.
     """
 
     __slots__ = ("_free", "handle")
@@ -52,9 +50,7 @@ class DescriptorSets:
     set is reused for the same number of buffers alone. lavapipe looks at all bindings of a set, and would find buffers
     there that are destroyed.
 
-    Attributes
-    ----------
-    layout : VkDescriptorSetLayout
+    layout: VkDescriptorSetLayout.
     """
 
     def __init__(self, context: Context) -> None:

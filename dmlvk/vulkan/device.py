@@ -35,33 +35,17 @@ from dmlvk.vulkan.transfers import Transfers
 class VulkanDevice:
     """A VkDevice with its queue, memory, pipelines and transfers.
 
-    Parameters
-    ----------
-    owner : object
-        When it is gone, nothing uses the device any more.
-    profile : DeviceProfile, optional
-        Capabilities to use instead of the device's own, at most as large as those: see `narrower`.
-    force_staging : bool
-        Move data through staging memory even if the host reaches the device's memory directly; for tests.
-    force_copy_queue : bool
-        On a device with one queue only, treat that queue as two; for tests.
-
-    Attributes
-    ----------
-    context : Context
-        The part that all others stand on.
-    profile : DeviceProfile
-        The capabilities that plans are made for.
-    monitor : Monitor
-        Entered while command buffers are recorded and submitted.
-    visits : Visits
-        The waits and the uses of mapped memory that are going on; closing the device waits for them.
-    queue : Queue
-        The compute queue.
-    copy_queue : Queue or None
-        A second queue, on which large copies run beside kernels.
-    pauses : Pauses
-        Of the compute queue.
+    owner: when it is gone, nothing uses the device any more.
+    profile: capabilities to use instead of the device's own, at most as large as those: see `narrower`.
+    force_staging: move data through staging memory even if the host reaches the device's memory directly; for tests.
+    force_copy_queue: on a device with one queue only, treat that queue as two; for tests.
+    context: the part that all others stand on.
+    profile: the capabilities that plans are made for.
+    monitor: entered while command buffers are recorded and submitted.
+    visits: the waits and the uses of mapped memory that are going on; closing the device waits for them.
+    queue: the compute queue.
+    copy_queue: a second queue, on which large copies run beside kernels.
+    pauses: of the compute queue.
     """
 
     # On the class, so that a device that an exception left half made can be closed.
@@ -135,11 +119,8 @@ class VulkanDevice:
         If an interrupt (Ctrl-C) strikes while it waits, the device stays open. If one strikes later, the next call goes
         on with closing.
 
-        Raises
-        ------
-        DeviceError
-            The work in flight failed; the device is closed all the same. Or this is a signal handler or finalizer in
-            the middle of another call of this device; the device stays open.
+        Raises DeviceError: the work in flight failed; the device is closed all the same. Or this is a signal handler or
+            finalizer in the middle of another call of this device; the device stays open.
         """
         if self._is_destroyed:
             open_devices.pop(self, None)  # an exception may have struck just before the end of `_destroy`

@@ -50,12 +50,9 @@ def read_profile(
 ) -> DeviceProfile:
     """Read the limits, features and properties of a VkPhysicalDevice.
 
-    Parameters
-    ----------
-    handle : VkPhysicalDevice
-    basic : VkPhysicalDeviceProperties
-    extensions : frozenset of str
-        The extensions that the device lists.
+    handle: VkPhysicalDevice.
+    basic: VkPhysicalDeviceProperties.
+    extensions: the extensions that the device lists.
     """
     ffi = vk.ffi
     features: set[str] = set()

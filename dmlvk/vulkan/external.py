@@ -49,10 +49,7 @@ def timeline_for_export(context: Context) -> Handle:
 def memory_handle(context: Context, memory: Any) -> int:
     """A file descriptor, or a handle of Windows, of a VkDeviceMemory. The caller owns it, or the API that imports it.
 
-    Raises
-    ------
-    DeviceError
-        The driver fails.
+    Raises DeviceError: the driver fails.
     """
     return _exported(context, "Memory", "memory", memory)
 

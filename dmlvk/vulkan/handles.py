@@ -19,13 +19,9 @@ from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
 def destroy_in(array: Any, destroy: Any, *parents: Any) -> None:
     """Destroy the Vulkan object in an array of one, if there is one, and empty the array: both or neither.
 
-    Parameters
-    ----------
-    array : Vk...[1]
-    destroy : function
-        The vkDestroy... function of the object.
-    *parents
-        The function's arguments before the object.
+    array: Vk...[1].
+    destroy: the vkDestroy... function of the object.
+    *parents: the function's arguments before the object.
     """
     null = vk.ffi.NULL
     # In one line: an exception between two lines would leave an object that nobody knows, or that is destroyed again.
@@ -39,12 +35,9 @@ class Handle:
     `dmlvk.vulkan.interrupts`): an object that no other code came to know is destroyed with the device, and no object is
     destroyed twice.
 
-    Attributes
-    ----------
-    array : Vk...[1]
-        The output of a vkCreate... function; NULL before the call, and from the moment when somebody destroys it.
-    lock : RLock
-        Held while the object is destroyed.
+    array: Vk...[1]. The output of a vkCreate... function; NULL before the call, and from the moment when somebody
+        destroys it.
+    lock: held while the object is destroyed.
     """
 
     __slots__ = ("_destroy", "_handles", "array", "lock")
@@ -78,12 +71,8 @@ class Handle:
 class Handles:
     """The ledger of all Vulkan objects of one device.
 
-    Attributes
-    ----------
-    device : VkDevice[1]
-        The device, once it is created.
-    availability : Availability
-        Says whether the objects belong to a parent process; then they stay as they are.
+    device: VkDevice[1]. The device, once it is created.
+    availability: says whether the objects belong to a parent process; then they stay as they are.
     """
 
     def __init__(self, device: Any, availability: Availability) -> None:
@@ -105,16 +94,9 @@ class Handles:
     def create(self, kind: str, information: Any) -> Handle:
         """Make an object by the function vkCreate<kind>.
 
-        Parameters
-        ----------
-        kind : str
-            Such as "Buffer".
-        information : Vk...CreateInfo*
-
-        Raises
-        ------
-        DeviceError
-            The driver fails.
+        kind: such as "Buffer".
+        information: Vk...CreateInfo*.
+        Raises DeviceError: the driver fails.
         """
         handle = self.new(kind)
         function = f"vkCreate{kind}"

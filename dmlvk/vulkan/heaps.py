@@ -30,14 +30,9 @@ def tensor_type(
 ) -> MemoryType:
     """The type that tensors live in: direct memory, or the device's own memory where a bus lies between.
 
-    Parameters
-    ----------
-    allowed : sequence of MemoryType
-        The types that a storage buffer may have.
-    heaps : sequence of MemoryHeap
-        All heaps of the device.
-    force_staging : bool
-        Prefer no direct memory; for tests.
+    allowed: the types that a storage buffer may have.
+    heaps: all heaps of the device.
+    force_staging: prefer no direct memory; for tests.
     """
     prefers_direct = device_type != DeviceType.DISCRETE_GPU and not force_staging
 

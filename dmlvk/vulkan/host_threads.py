@@ -37,10 +37,7 @@ def thread_count() -> int:
 class Job:
     """Work that another thread does once.
 
-    Attributes
-    ----------
-    error : BaseException, optional
-        The exception that the work raised.
+    error: the exception that the work raised.
     """
 
     __slots__ = ("_lock", "_work", "error")
@@ -97,10 +94,7 @@ _nested = Workers()
 def in_background(work: Callable[[], None]) -> Job:
     """Do some work on another thread; on this one, before the function returns, if no thread can be started.
 
-    Returns
-    -------
-    Job
-        For those that want to wait for its end.
+    Returns for those that want to wait for its end.
     """
     job = Job(work)
     try:
@@ -123,18 +117,12 @@ def for_each(
     The function returns, or raises, when no thread works on it any more. After an interrupt (Ctrl-C), no thread begins
     another part.
 
-    Parameters
-    ----------
-    move : callable
-        Called with each part.
-    calls : set of ForEach, optional
-        The calls of one thread and one device on which other threads may still be working. If two interrupts ended an
-        earlier call, the new call first waits until the other threads are done with the earlier one.
-    threads : int, optional
-        The number of threads, with the caller's own; `thread_count()` by default.
-    is_nested : bool
-        Whether the caller may be a part of another call, whose threads may be waiting for this one. It then has other
-        threads.
+    move: called with each part.
+    calls: the calls of one thread and one device on which other threads may still be working. If two interrupts ended
+        an earlier call, the new call first waits until the other threads are done with the earlier one.
+    threads: the number of threads, with the caller's own; `thread_count()` by default.
+    is_nested: whether the caller may be a part of another call, whose threads may be waiting for this one. It then has
+        other threads.
     """
     threads = thread_count() if threads is None else threads
     calls = set() if calls is None else calls
@@ -157,15 +145,8 @@ def for_each(
 class ForEach:
     """A call of `for_each`.
 
-    Parameters
-    ----------
-    workers : Workers
-        The other threads.
-
-    Attributes
-    ----------
-    lock : Lock
-        Held during the call, by `with` in one line: see `dmlvk.vulkan.interrupts.monitor`.
+    workers: the other threads.
+    lock: held during the call, by `with` in one line: see `dmlvk.vulkan.interrupts.monitor`.
     """
 
     def __init__(self, workers: Workers) -> None:

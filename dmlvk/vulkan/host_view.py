@@ -17,19 +17,10 @@ class HostView:
     own: a view that two threads share could be dropped by one of them while the other one takes it. A device that is
     closed meanwhile keeps the blocks under its views, and destroys them and itself when the last view goes.
 
-    Parameters
-    ----------
-    memory : object
-        The owner of the memory, which is kept.
-    segment : Segment
-        The part of the memory, in a mapped block.
-    after_drop : callable
-        Called when no array is left.
-
-    Attributes
-    ----------
-    is_dropped : bool
-        No array is left. (A weak reference still finds an object while its finalizer runs.)
+    memory: the owner of the memory, which is kept.
+    segment: the part of the memory, in a mapped block.
+    after_drop: called when no array is left.
+    is_dropped: no array is left. (A weak reference still finds an object while its finalizer runs.)
     """
 
     __slots__ = ("__weakref__", "_after_drop", "_memory", "is_dropped", "segment")

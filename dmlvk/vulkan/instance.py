@@ -118,10 +118,7 @@ open_devices: dict[OpenDevice, ref[object]] = {}
 def while_process_lasts(use: Callable[..., AnyResult], *arguments: Any) -> AnyResult:
     """Call a function that uses the instance or opens a device, and keep the process from closing both meanwhile.
 
-    Raises
-    ------
-    DeviceError
-        The process is ending: daemon threads may still run, but use no device any more.
+    Raises DeviceError: the process is ending: daemon threads may still run, but use no device any more.
     """
     return _visits.during(use, *arguments)
 
@@ -129,10 +126,7 @@ def while_process_lasts(use: Callable[..., AnyResult], *arguments: Any) -> AnyRe
 def instance() -> Instance:
     """The process's instance, made at the first call. Called inside of `while_process_lasts`.
 
-    Raises
-    ------
-    DeviceError
-        There is no loader or no driver; the message says what to install.
+    Raises DeviceError: there is no loader or no driver; the message says what to install.
     """
     if _instance is None or not _instance.is_open:
         _monitor.run(_open)
@@ -205,18 +199,11 @@ def version_tuple(version: int) -> tuple[int, int, int]:
 def names(function: Any, call: str, structure: str, member: str, *arguments: Any) -> dict[str, int]:
     """The names that one of the vkEnumerate...Properties functions lists, with their specVersion.
 
-    Parameters
-    ----------
-    function : function
-        The vkEnumerate...Properties function.
-    call : str
-        Its name, for messages.
-    structure : str
-        The type of its results, such as "VkExtensionProperties".
-    member : str
-        The member of the structure that holds the name.
-    *arguments
-        The function's arguments before the count.
+    function: the vkEnumerate...Properties function.
+    call: its name, for messages.
+    structure: the type of its results, such as "VkExtensionProperties".
+    member: the member of the structure that holds the name.
+    *arguments: the function's arguments before the count.
     """
     count = vk.ffi.new("uint32_t*")
     check(function(*arguments, count, vk.ffi.NULL), call)
@@ -241,10 +228,8 @@ class Instance:
     def open(self) -> None:
         """Make the VkInstance; may be repeated after an exception.
 
-        Raises
-        ------
-        DeviceError
-            There is no driver, or the validation layer is not installed; the message says what to install.
+        Raises DeviceError: there is no driver, or the validation layer is not installed; the message says what to
+            install.
         """
         require_validation_setting()
         self.close()

@@ -156,10 +156,7 @@ def skip_inherited_exit_handlers() -> None:
 def load_in_new_namespace() -> int:
     """The handle of a second Vulkan loader. It, and the drivers that it loads, share nothing with the first one.
 
-    Raises
-    ------
-    DeviceError
-        The C library cannot load it (only glibc can), or has no namespace left.
+    Raises DeviceError: the C library cannot load it (only glibc can), or has no namespace left.
     """
     own = ctypes.CDLL(None)
     if hasattr(own, "dlmopen"):

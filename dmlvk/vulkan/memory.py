@@ -37,23 +37,12 @@ class MemoryPool:
     Dropped allocations are queued, not freed on the spot: the garbage collector can drop one anywhere, even in the
     middle of an allocation, so a drop must not wait for a lock.
 
-    Parameters
-    ----------
-    queue : Queue
-        The compute queue. Its work may hold memory until it is done.
-    force_staging : bool
-        Treat no memory as direct; for tests.
-
-    Attributes
-    ----------
-    allowed_types : list of MemoryType
-        The memory types that a block may have.
-    memory_type : MemoryType
-        The type that tensors live in.
-    is_direct : bool
-        Whether the host reads and writes tensors without staging.
-    block_size : int
-        Bytes of a shared block.
+    queue: the compute queue. Its work may hold memory until it is done.
+    force_staging: treat no memory as direct; for tests.
+    allowed_types: the memory types that a block may have.
+    memory_type: the type that tensors live in.
+    is_direct: whether the host reads and writes tensors without staging.
+    block_size: bytes of a shared block.
     """
 
     def __init__(self, context: Context, queue: Queue, *, force_staging: bool) -> None:
@@ -92,10 +81,7 @@ class MemoryPool:
     def allocate(self, size: int) -> Allocation:
         """Memory for `size` bytes with undefined contents.
 
-        Raises
-        ------
-        DeviceError
-            The memory does not fit; the message says how much was asked and how much there is.
+        Raises DeviceError: the memory does not fit; the message says how much was asked and how much there is.
         """
         # The object is made before it gets memory, so that all memory has a holder, which returns it.
         allocation = Allocation(self.release, size, self._segment_size, self.is_direct)

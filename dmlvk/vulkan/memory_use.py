@@ -13,10 +13,7 @@ from typing import Any, NamedTuple, Protocol
 class LatestRun:
     """The latest submission of a recording.
 
-    Attributes
-    ----------
-    last : int
-        Its timeline value on the compute queue; 0 before the first.
+    last: its timeline value on the compute queue; 0 before the first.
     """
 
     __slots__ = ("last",)
@@ -32,12 +29,8 @@ class MemoryUse:
     that it uses read it when the host asks, which is rare. A recording that is submitted once or twice notes its value
     in each allocation instead, which is cheaper than registering its LatestRun in each.
 
-    Attributes
-    ----------
-    is_direct : bool
-        Whether the host reads and writes the memory without staging.
-    sharers : set of int, optional
-        The ids of the objects through which another API uses the memory now.
+    is_direct: whether the host reads and writes the memory without staging.
+    sharers: the ids of the objects through which another API uses the memory now.
     """
 
     __slots__ = ("_runs", "_used", "_written", "is_direct", "sharers")
@@ -89,9 +82,7 @@ def mark(value: int, uses: Iterable[MemoryUse], writes: Iterable[MemoryUse]) -> 
 class SemaphoreValue(NamedTuple):
     """A value of a timeline semaphore.
 
-    Attributes
-    ----------
-    semaphore : VkSemaphore[1]
+    semaphore: VkSemaphore[1].
     """
 
     semaphore: Any
@@ -102,12 +93,8 @@ class SemaphoreValue(NamedTuple):
 class Crossing:
     """How one submission is ordered with the work of another API.
 
-    Attributes
-    ----------
-    wait : SemaphoreValue
-        The other API signals it. The submission waits for it.
-    signal : SemaphoreValue or None
-        The submission signals it, for the other API to wait for.
+    wait: the other API signals it. The submission waits for it.
+    signal: the submission signals it, for the other API to wait for.
     """
 
     wait: SemaphoreValue

@@ -53,27 +53,14 @@ def narrower(profile: DeviceProfile, device: DeviceProfile) -> DeviceProfile:
     Names, vendor, driver, kind of device, rates, and the properties that say which packed dot products are fast, are
     taken as given. Plans differ by them, and all those plans run, except the ones with lavapipe's own kernels.
 
-    Parameters
-    ----------
-    profile : DeviceProfile
-        Every limit is at most the device's, and every alignment at least the device's. It has only features,
+    profile: every limit is at most the device's, and every alignment at least the device's. It has only features,
         extensions, properties and cooperative matrices of the device. The subgroup sizes are the device's, or 1 for
         "nothing is known of them".
-    device : DeviceProfile
-        The profile that was read from the device.
-
-    Returns
-    -------
-    DeviceProfile
-        The same profile, with its numbers taken by value.
-
-    Raises
-    ------
-    TypeError
-        The profile is no DeviceProfile, or one of its members is no set.
-    ValueError
-        The profile claims more than the device's, or less than any plan needs. The message names the field, its value
-        and the device's.
+    device: the profile that was read from the device.
+    Returns the same profile, with its numbers taken by value.
+    Raises TypeError: the profile is no DeviceProfile, or one of its members is no set.
+    Raises ValueError: the profile claims more than the device's, or less than any plan needs. The message names the
+        field, its value and the device's.
     """
     if not isinstance(profile, DeviceProfile) or not isinstance(profile.limits, Limits):
         kind = type(profile).__name__

@@ -32,10 +32,7 @@ class Pauses:
     def use(self, work: Callable[[], None]) -> None:
         """Wait for a pause, at most for a while, and do some work of the queue in it.
 
-        Raises
-        ------
-        DeviceError
-            The device is closed or lost.
+        Raises DeviceError: the device is closed or lost.
         """
         latest_begin = time.monotonic() + LONGEST_DELAY_SECONDS
         with self._turn: self._use(work, latest_begin)  # noqa: E701  # fmt: skip

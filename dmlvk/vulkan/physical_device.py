@@ -78,12 +78,8 @@ class MemoryHeap:
 class PhysicalDevice:
     """A snapshot of a VkPhysicalDevice.
 
-    Attributes
-    ----------
-    uuid : bytes
-        The 16 bytes by which other APIs know the same GPU.
-    rejection : str or None
-        The reason why dmlvk cannot use the device, or None if it can.
+    uuid: the 16 bytes by which other APIs know the same GPU.
+    rejection: the reason why dmlvk cannot use the device, or None if it can.
     """
 
     handle: Any
@@ -125,10 +121,7 @@ def rejected_devices() -> list[PhysicalDevice]:
 def has_usable_device() -> bool:
     """Whether there is a device that dmlvk can use, asked of an instance that is closed again.
 
-    Raises
-    ------
-    DeviceError
-        There is no Vulkan loader, or it has no driver.
+    Raises DeviceError: there is no Vulkan loader, or it has no driver.
     """
     return while_process_lasts(_probe)
 
@@ -157,19 +150,11 @@ def best_first(found: Iterable[PhysicalDevice]) -> list[PhysicalDevice]:
 def choose(selector: int | str | None = None) -> PhysicalDevice:
     """The device that a selector names.
 
-    Parameters
-    ----------
-    selector : int, str or None
-        An index in `physical_devices()`; part of a name, in upper or lower case; or None for $DMLVK_DEVICE, and for the
-        best device if that is not set. A string of digits is an index and nothing else. If several names match, the
-        first one counts.
-
-    Raises
-    ------
-    DeviceError
-        There is no device, or none matches; the message lists the devices.
-    TypeError
-        The selector has another type.
+    selector: an index in `physical_devices()`; part of a name, in upper or lower case; or None for $DMLVK_DEVICE, and
+        for the best device if that is not set. A string of digits is an index and nothing else. If several names match,
+        the first one counts.
+    Raises DeviceError: there is no device, or none matches; the message lists the devices.
+    Raises TypeError: the selector has another type.
     """
     devices = physical_devices()
     if not devices:

@@ -57,10 +57,7 @@ def cache_folder() -> Path | None:
 class CacheObject:
     """A VkPipelineCache, destroyed when nobody uses it any more.
 
-    Attributes
-    ----------
-    handle : VkPipelineCache
-        NULL after the device is destroyed.
+    handle: VkPipelineCache. NULL after the device is destroyed.
     """
 
     __slots__ = ("_owner",)
@@ -86,12 +83,8 @@ class PipelineCache:
     identity and the checksum in the header are right. Otherwise, and after any failure of the file system, the cache
     starts empty.
 
-    Attributes
-    ----------
-    loaded : bytes
-        The driver's data from the file.
-    added : int
-        The number of pipelines built since the device was opened.
+    loaded: the driver's data from the file.
+    added: the number of pipelines built since the device was opened.
     """
 
     def __init__(self, context: Context) -> None:
@@ -225,10 +218,7 @@ class PipelineCache:
     def save(self, timeout: float = LOCK_TIMEOUT_SECONDS) -> None:
         """Merge the new pipelines into the file. Nothing happens without a writable folder, or if the driver fails.
 
-        Parameters
-        ----------
-        timeout : float
-            Seconds to wait for other processes that write the file.
+        timeout: seconds to wait for other processes that write the file.
         """
         with self._lock: self._save(timeout)  # noqa: E701  # fmt: skip
 

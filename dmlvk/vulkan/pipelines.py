@@ -39,13 +39,9 @@ Key: TypeAlias = tuple[str, tuple[int, ...], int]
 class Pipeline:
     """A VkPipeline, destroyed when the last operator, binding or submission drops it.
 
-    Attributes
-    ----------
-    handle : VkPipeline
-    layout : VkPipelineLayout
-        The layout of the descriptor sets and push constants of all pipelines.
-    has_run : bool
-        Whether it was dispatched so that the driver would compile it.
+    handle: VkPipeline.
+    layout: VkPipelineLayout. The layout of the descriptor sets and push constants of all pipelines.
+    has_run: whether it was dispatched so that the driver would compile it.
     """
 
     __slots__ = ("_owner", "handle", "has_run", "layout")
@@ -63,12 +59,8 @@ class Pipeline:
 class Pipelines:
     """The pipelines of one device, by kernel and specialization constants.
 
-    Parameters
-    ----------
-    descriptors : DescriptorSets
-        Makes the descriptor sets that the pipelines use.
-    queue : Queue
-        The compute queue.
+    descriptors: makes the descriptor sets that the pipelines use.
+    queue: the compute queue.
     """
 
     def __init__(self, context: Context, descriptors: DescriptorSets, queue: Queue) -> None:
@@ -102,21 +94,11 @@ class Pipelines:
     def get(self, kernel: str, code: bytes, specialization: tuple[int, ...], subgroup_size: int = 0) -> Pipeline:
         """The pipeline, built at the first call.
 
-        Parameters
-        ----------
-        kernel : str
-            Name of the kernel; the same name always comes with the same code.
-        code : bytes
-            SPIR-V with a compute entry point "main", and storage buffers at the first bindings of set 0.
-        specialization : tuple of int
-            32-bit values of the specialization constants 0, 1, 2, ...
-        subgroup_size : int, optional
-            Require full subgroups of this size, as far as the device can be told; with 0 the driver chooses.
-
-        Raises
-        ------
-        DeviceError
-            The driver refuses the kernel; or this thread is in the middle of building it.
+        kernel: name of the kernel; the same name always comes with the same code.
+        code: SPIR-V with a compute entry point "main", and storage buffers at the first bindings of set 0.
+        specialization: 32-bit values of the specialization constants 0, 1, 2, ...
+        subgroup_size: require full subgroups of this size, as far as the device can be told; with 0 the driver chooses.
+        Raises DeviceError: the driver refuses the kernel; or this thread is in the middle of building it.
         """
         pipeline = self._get((kernel, specialization, subgroup_size), code, True)
         assert pipeline is not None, "the compiler gives a pipeline or an error"

@@ -27,18 +27,11 @@ ALL_COMMANDS = 0x10000  # VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
 class Queue:
     """A VkQueue whose submissions run one after the other and count up one timeline semaphore.
 
-    Attributes
-    ----------
-    lock : RLock
-        The lock of the device's monitor, held during `submit_inside`.
-    command_buffers : CommandBuffers
-        Those of the queue's family.
-    timeline : Timeline
-        Signalled by the submissions.
-    submitted : int
-        Timeline value of the latest submission.
-    completed : int
-        The highest timeline value that was seen to be reached.
+    lock: the lock of the device's monitor, held during `submit_inside`.
+    command_buffers: those of the queue's family.
+    timeline: signalled by the submissions.
+    submitted: timeline value of the latest submission.
+    completed: the highest timeline value that was seen to be reached.
     """
 
     # The first call after a wait finds little in the processor's caches: the fewer steps to a value, the better.
@@ -148,17 +141,11 @@ class Queue:
     ) -> Batch:
         """Prepare recorded command buffers for any number of submissions.
 
-        Parameters
-        ----------
-        command_buffers : sequence of CommandBuffer
-            Primary command buffers of this queue, in the order in which they run.
-        uses, writes : collection of MemoryUse
-            The memory that they read or write, and the part of it that they write.
-        kept : object
-            What the batch keeps alive, and therefore work in flight: pipelines, descriptor sets, memory.
-        registered : bool
-            Whether the memory itself knows the batch: worth it for a batch that is submitted often, or uses little
-            memory.
+        command_buffers: primary command buffers of this queue, in the order in which they run.
+        uses, writes: the memory that they read or write, and the part of it that they write.
+        kept: what the batch keeps alive, and therefore work in flight: pipelines, descriptor sets, memory.
+        registered: whether the memory itself knows the batch: worth it for a batch that is submitted often, or uses
+            little memory.
         """
         signal, semaphore = self._signal, self.timeline.semaphore
         return Batch(command_buffers, signal, semaphore, uses, writes, kept=kept, registered=registered)
@@ -166,10 +153,7 @@ class Queue:
     def submit(self, batch: Batch) -> int:
         """Submit a batch, to run after all earlier ones. It is kept alive until the work is done.
 
-        Returns
-        -------
-        int
-            The timeline value at which the work is done.
+        Returns the timeline value at which the work is done.
         """
         with self.lock: return self.submit_inside(batch)  # noqa: E701  # fmt: skip
 
@@ -270,10 +254,7 @@ class Queue:
     def require(self, other: Queue, value: int | None) -> None:
         """Make the next submission wait for another queue. Called with the device's monitor entered.
 
-        Parameters
-        ----------
-        value : int or None
-            The timeline value of the other queue that has to be reached; None for everything that is submitted there
+        value: the timeline value of the other queue that has to be reached; None for everything that is submitted there
             by then.
         """
         if self._required is not None and self._required_at == self.submitted:
@@ -344,10 +325,7 @@ class Queue:
     def look(self) -> int:
         """Read the timeline, and drop the objects of the work that is done. Needs no lock.
 
-        Returns
-        -------
-        int
-            The VkResult of the reading; some callers can go on after a failure.
+        Returns the VkResult of the reading; some callers can go on after a failure.
         """
         if not self._availability.is_usable:
             return VK_SUCCESS
@@ -391,12 +369,8 @@ class Queue:
     def wait(self, value: int, timeout: float | None = None) -> None:
         """Wait until the timeline reaches a value. Best called outside of the device's monitor, which others wait for.
 
-        Raises
-        ------
-        WaitTimeoutError
-            It did not happen within `timeout` seconds; it can be waited for again.
-        DeviceError
-            The device was closed or lost.
+        Raises WaitTimeoutError: it did not happen within `timeout` seconds; it can be waited for again.
+        Raises DeviceError: the device was closed or lost.
         """
         if value <= self.completed:
             return

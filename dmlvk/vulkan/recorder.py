@@ -30,10 +30,7 @@ COMPUTE_BIND_POINT = 1  # VK_PIPELINE_BIND_POINT_COMPUTE
 class PreparedDispatch:
     """One dispatch with every argument of its Vulkan calls already a C object.
 
-    Attributes
-    ----------
-    label : str
-        The kernel's name, for messages.
+    label: the kernel's name, for messages.
     """
 
     __slots__ = ("_owners", "groups", "label", "layout", "pipeline", "push_constants", "push_size", "sets")
@@ -183,10 +180,7 @@ def record_secondary(command_buffers: CommandBuffers, write: Callable[[Recorder]
 
     Called with the device's monitor entered.
 
-    Parameters
-    ----------
-    write : callable
-        Records the commands.
+    write: records the commands.
     """
     recorder = Recorder(command_buffers.acquire(SECONDARY), SIMULTANEOUS_USE, secondary=True)
     write(recorder)

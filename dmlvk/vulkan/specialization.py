@@ -81,17 +81,10 @@ OPERATIONS: dict[int, Callable[..., int]] = {
 def specialized(code: bytes, values: Sequence[int]) -> bytes:
     """The module with plain constants instead of its specialization constants.
 
-    Parameters
-    ----------
-    code : bytes
-        SPIR-V; its specialization constants are 32-bit numbers or booleans.
-    values : sequence of int
-        32-bit values, signed or unsigned, of the specialization constants 0, 1, 2, ... Others keep their defaults.
-
-    Raises
-    ------
-    ValueError
-        The module has an OpSpecConstantOp on vectors, floats or 64-bit numbers, which no module of this project has.
+    code: SPIR-V; its specialization constants are 32-bit numbers or booleans.
+    values: 32-bit values, signed or unsigned, of the specialization constants 0, 1, 2, ... Others keep their defaults.
+    Raises ValueError: the module has an OpSpecConstantOp on vectors, floats or 64-bit numbers, which no module of this
+        project has.
     """
     words = struct.unpack(f"<{len(code) // 4}I", code)
     numbers: dict[int, int] = {}  # by result: its SpecId

@@ -24,18 +24,11 @@ POLL_SECONDS = 50e-6
 class RingPiece:
     """A part of the ring, once `StagingRing.take` has found room for it.
 
-    Attributes
-    ----------
-    visit : Visit
-        The piece is taken as long as the visit's lock is held, by `with` in one line: no exception leaves it taken.
-    offset : int
-        Bytes from the start of the ring's buffer.
-    view : ndarray of uint8
-        The host's view of it.
-    queue : Queue
-        The queue to which the copy is submitted.
-    until : int, optional
-        The queue's value at which the device is done with the piece. If an exception kept the taker from setting it,
+    visit: the piece is taken as long as the visit's lock is held, by `with` in one line: no exception leaves it taken.
+    offset: bytes from the start of the ring's buffer.
+    view: the host's view of it.
+    queue: the queue to which the copy is submitted.
+    until: the queue's value at which the device is done with the piece. If an exception kept the taker from setting it,
         the ring sets it to the queue's latest value.
     """
 

@@ -30,15 +30,10 @@ LONGEST_NAP = 1e-3  # seconds
 class Waiter:
     """The structures of one wait for a timeline.
 
-    Attributes
-    ----------
-    information : VkSemaphoreWaitInfo*
-    counter : uint64_t*
-        The value that is waited for, or the value that was read.
-    value : memoryview
-        The same value; reading and setting it through the view takes half the time.
-    visit : Visit
-        Entered during the wait.
+    information: VkSemaphoreWaitInfo*.
+    counter: uint64_t*. The value that is waited for, or the value that was read.
+    value: the same value; reading and setting it through the view takes half the time.
+    visit: entered during the wait.
     """
 
     __slots__ = ("counter", "information", "value", "visit")
@@ -58,13 +53,9 @@ class Waiter:
 class Timeline:
     """A timeline semaphore, whose value the submissions of a queue increase.
 
-    Attributes
-    ----------
-    semaphore : VkSemaphore[1]
-    watch_seconds : float
-        A wait polls for this long before it sleeps.
-    sleeps_in_driver : bool
-        Whether a wait sleeps in the driver. If not, it polls, with naps outside of the driver between.
+    semaphore: VkSemaphore[1].
+    watch_seconds: a wait polls for this long before it sleeps.
+    sleeps_in_driver: whether a wait sleeps in the driver. If not, it polls, with naps outside of the driver between.
     """
 
     def __init__(self, context: Context) -> None:
@@ -108,22 +99,12 @@ class Timeline:
     def wait(self, waiter: Waiter, value: int, timeout: float | None, latest: int) -> None:
         """Wait until the timeline reaches a value.
 
-        Parameters
-        ----------
-        waiter : Waiter
-            Taken by this thread.
-        timeout : float or None
-            Seconds; None for no limit.
-        latest : int
-            The value of the latest submission. A device that reports a higher value may be lost, so the driver is asked
-            again.
-
-        Raises
-        ------
-        WaitTimeoutError
-            It did not happen within `timeout` seconds; it can be waited for again.
-        DeviceError
-            The device was lost, or the driver fails.
+        waiter: taken by this thread.
+        timeout: seconds; None for no limit.
+        latest: the value of the latest submission. A device that reports a higher value may be lost, so the driver is
+            asked again.
+        Raises WaitTimeoutError: it did not happen within `timeout` seconds; it can be waited for again.
+        Raises DeviceError: the device was lost, or the driver fails.
         """
         start = time.monotonic()
         deadline = math.inf if timeout is None else start + timeout

@@ -17,9 +17,7 @@ RESULT_WAIT = 2  # VK_QUERY_RESULT_WAIT_BIT
 class QueryPool:
     """A VkQueryPool of `capacity` timestamps. Its one owner holds this object; when that goes, the pool is reused.
 
-    Attributes
-    ----------
-    handle : VkQueryPool
+    handle: VkQueryPool.
     """
 
     __slots__ = ("_free", "capacity", "handle")
@@ -44,10 +42,7 @@ class QueryPools:
     def take(self, count: int) -> QueryPool:
         """A pool of at least `count` timestamps. Called with the device's monitor entered.
 
-        Raises
-        ------
-        DeviceError
-            The compute queue cannot write timestamps.
+        Raises DeviceError: the compute queue cannot write timestamps.
         """
         if not self._timestamp_bits:
             raise DeviceError(

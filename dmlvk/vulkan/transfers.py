@@ -27,13 +27,9 @@ PAGE = 4096
 class StagedPart(NamedTuple):
     """Bytes of a transfer that pass through one piece of the ring.
 
-    Attributes
-    ----------
-    position : int
-        The first byte on the host, from the start of the transfer.
-    buffer : VkBuffer
-    place : int
-        The first byte on the device, from the start of the buffer.
+    position: the first byte on the host, from the start of the transfer.
+    buffer: VkBuffer.
+    place: the first byte on the device, from the start of the buffer.
     """
 
     position: int
@@ -45,12 +41,8 @@ class StagedPart(NamedTuple):
 class CopyShare(NamedTuple):
     """Bytes of a transfer that one thread copies, where the host reaches the memory.
 
-    Attributes
-    ----------
-    position : int
-        The first byte on the host, from the start of the transfer.
-    memory : ndarray of uint8
-        The device's memory.
+    position: the first byte on the host, from the start of the transfer.
+    memory: the device's memory.
     """
 
     position: int
@@ -82,12 +74,8 @@ def _parts(allocation: Allocation, offset: int, size: int) -> Iterator[StagedPar
 class Transfers:
     """Reads and writes of a device's allocations by the host, from any thread, in order with the work submitted.
 
-    Parameters
-    ----------
-    queue : Queue
-        The compute queue.
-    copy_queue : Queue or None
-        A second queue, on which large copies run beside kernels.
+    queue: the compute queue.
+    copy_queue: a second queue, on which large copies run beside kernels.
     """
 
     def __init__(self, context: Context, queue: Queue, copy_queue: Queue | None, memory: MemoryPool) -> None:

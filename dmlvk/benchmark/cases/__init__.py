@@ -50,16 +50,11 @@ def select(
 
     A case that does not run by default must be chosen by its whole name or by its type.
 
-    Parameters
-    ----------
-    operators : iterable of str
-        "slice1", "one_hot", ..., in upper or lower case.
-    patterns : iterable of str
-        Parts of names, in upper or lower case, with the wildcards *, ? and [].
-    types, layouts : iterable of str
-        Values of the parameters `type` and `layout`, in upper or lower case. Cases without the parameter are kept.
-    path : str, optional
-        The kernel path to force on all cases.
+    operators: "slice1", "one_hot", ..., in upper or lower case.
+    patterns: parts of names, in upper or lower case, with the wildcards *, ? and [].
+    types, layouts: values of the parameters `type` and `layout`, in upper or lower case. Cases without the parameter
+        are kept.
+    path: the kernel path to force on all cases.
     """
     operators, patterns = {name.lower() for name in operators}, tuple(pattern.lower() for pattern in patterns)
     wanted = {"type": {name.upper() for name in types}, "layout": {name.upper() for name in layouts}}

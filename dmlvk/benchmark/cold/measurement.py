@@ -48,19 +48,10 @@ def run(
 ) -> Record:
     """Measure the first calls of a network's convolutions.
 
-    Parameters
-    ----------
-    device : Device
-        Where they are measured; only its name and driver are asked here.
-    selector : int, str or None
-        Opens the same device in another process.
-    settings : NetworkSettings
-        Its batches and layouts.
-
-    Raises
-    ------
-    ProcessError
-        A measuring process ended without a result.
+    device: where they are measured; only its name and driver are asked here.
+    selector: opens the same device in another process.
+    settings: its batches and layouts.
+    Raises ProcessError: a measuring process ended without a result.
     """
     progress("the layers' data")
     runs: list[Record] = []

@@ -35,10 +35,7 @@ CompiledConvolution = CompiledOperator[QuantizedLinearConvolutionDesc]
 class ColdMeasurement:
     """The measurement of one process: it opens a device and compiles, calls and checks layers.
 
-    Parameters
-    ----------
-    layout : str
-        "nhwc" or "nchw".
+    layout: "nhwc" or "nchw".
     """
 
     def __init__(self, device: dmlvk.Device, batch: int, layout: str) -> None:

@@ -14,12 +14,8 @@ HEADS = ("batch", "layout", "cache", "way", "pipelines", "opened, ms", "compiled
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     """The tables: a row for each process, then the layers of each batch, layout and cache.
 
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.cold.measurement.run`.
-    dispatches : bool
-        Of no meaning here.
+    record: a result of `dmlvk.benchmark.cold.measurement.run`.
+    dispatches: of no meaning here.
     """
     network, runs = record["network"], record["runs"]
     distinct = max((len(run.get("layers", ())) for run in runs), default=0)

@@ -38,23 +38,12 @@ def run(
 ) -> Record:
     """Measure a model on random inputs, and check its outputs.
 
-    Parameters
-    ----------
-    device : Device
-        With timestamps.
-    path : Path
-        An ONNX model.
-    batches : sequence of int or None
-        Sizes for first dimensions that may have any; None for 1.
-    rounds : int
-        Timed runs; fewer if they take long.
-    names : sequence of str
-        The peers that are measured. ONNX Runtime's outputs are compared.
-
-    Raises
-    ------
-    ModelError
-        The model cannot be run, or not in such a batch.
+    device: with timestamps.
+    path: an ONNX model.
+    batches: sizes for first dimensions that may have any; None for 1.
+    rounds: timed runs; fewer if they take long.
+    names: the peers that are measured. ONNX Runtime's outputs are compared.
+    Raises ModelError: the model cannot be run, or not in such a batch.
     """
     left_out = {name: "not asked for" for name in PEERS if name not in names}
     peers, about_peers = taking_part([peer for name, peer in PEERS.items() if name in names], left_out)
@@ -83,10 +72,7 @@ def _run(
 ) -> tuple[Record, dict[str, Array], dict[str, Array]]:
     """A batch: whole runs, and in turns with them runs of another session whose steps are timed.
 
-    Returns
-    -------
-    tuple of dict
-        The record, and what a run was given and what it returned, by name.
+    Returns the record, and what a run was given and what it returned, by name.
     """
     session = _session(device, path, timestamps=False)
     feeds = random_batch(np.random.default_rng(0), session.get_inputs(), batch)

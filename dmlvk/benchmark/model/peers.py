@@ -27,12 +27,8 @@ ROUNDING = 1e-3
 class ModelWork:
     """A model, and what dmlvk makes of it.
 
-    Attributes
-    ----------
-    feeds, found : dict of str to array
-        What a run was given, and what it returned, by name.
-    is_fused : bool
-        Whether a fusion may change bits of the outputs.
+    feeds, found: what a run was given, and what it returned, by name.
+    is_fused: whether a fusion may change bits of the outputs.
     """
 
     path: Path
@@ -48,10 +44,8 @@ class ModelPeer(Peer):
     def measure(self, work: ModelWork, rounds: int) -> Record:
         """The times from arrays to arrays ("seconds"), and what else a peer can say.
 
-        Raises
-        ------
-        UnsupportedError
-            The peer cannot do this work. Any other exception is a failure of the peer and is reported as such.
+        Raises UnsupportedError: the peer cannot do this work. Any other exception is a failure of the peer and is
+            reported as such.
         """
 
 
@@ -201,10 +195,7 @@ class TorchCompile(TorchGraph):
 def torchvision_name(stem: str) -> str:
     """The name of torchvision's network for a file's name without its suffix.
 
-    Raises
-    ------
-    UnsupportedError
-        There is none, or the name fits several.
+    Raises UnsupportedError: there is none, or the name fits several.
     """
     from torchvision import models
 

@@ -45,12 +45,8 @@ OTHER_HEADS = (
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     """The tables: whole runs and their parts, then the steps by what runs in them, or each step.
 
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.model.measurement.run`.
-    dispatches : bool
-        Whether each step has a row, or all steps of the same operators together.
+    record: a result of `dmlvk.benchmark.model.measurement.run`.
+    dispatches: whether each step has a row, or all steps of the same operators together.
     """
     yield Section(
         title_of(record, record["model"]["file"]),

@@ -30,12 +30,8 @@ FLOOR_BYTES = 64
 class Measured:
     """A chain's measurement.
 
-    Attributes
-    ----------
-    plans : tuple of Plan
-        Of its layers, in their order.
-    wrong : tuple of int
-        The numbers of the layers with a wrong output.
+    plans: of its layers, in their order.
+    wrong: the numbers of the layers with a wrong output.
     """
 
     times: ChainTimes

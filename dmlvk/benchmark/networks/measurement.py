@@ -24,16 +24,10 @@ from dmlvk.device_profile import DeviceType
 class NetworkSettings:
     """The settings of a run.
 
-    Attributes
-    ----------
-    layouts : sequence of str
-        "nhwc", "nchw".
-    rounds : int
-        Timed runs of each measured item; fewer if they take long.
-    peers : sequence of str
-        Names of the peers to measure.
-    left_out : mapping of str to str
-        Names of the peers that are not measured, and why.
+    layouts: "nhwc", "nchw".
+    rounds: timed runs of each measured item; fewer if they take long.
+    peers: names of the peers to measure.
+    left_out: names of the peers that are not measured, and why.
     """
 
     batches: Sequence[int]
@@ -61,10 +55,7 @@ def run(
 ) -> Record:
     """Measure a network's convolutions.
 
-    Parameters
-    ----------
-    device : Device
-        Opened with `timestamps=True`.
+    device: opened with `timestamps=True`.
     """
     progress("floor")
     for layer in network.counts:

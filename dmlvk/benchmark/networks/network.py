@@ -17,14 +17,9 @@ IMAGE = "image"
 class Dimensions:
     """How large a network is, beside the published one.
 
-    Attributes
-    ----------
-    width : float
-        The share of the channels.
-    size : int, optional
-        Height and width of the image; None for the published ones.
-    blocks : int, optional
-        The most blocks of a stage; None for all.
+    width: the share of the channels.
+    size: height and width of the image; None for the published ones.
+    blocks: the most blocks of a stage; None for all.
     """
 
     width: float = 1.0
@@ -46,21 +41,13 @@ class Dimensions:
 class LayerNode:
     """A node.
 
-    Attributes
-    ----------
-    kind : str
-        "convolution", "add", "concat", "maximum" (a pool), "mean" (of each channel), "double" (the size, by repeated
+    kind: "convolution", "add", "concat", "maximum" (a pool), "mean" (of each channel), "double" (the size, by repeated
         pixels) or "product" (with a matrix).
-    name : str
-        The name of the node and of its output.
-    channels, size : int
-        Of the output; its images are square.
-    layer : Layer, optional
-        Of a convolution.
-    is_rectified : bool
-        Whether negative results become 0.
-    window : tuple of int
-        Of a pool: size, step, padding before and padding after.
+    name: the name of the node and of its output.
+    channels, size: of the output; its images are square.
+    layer: of a convolution.
+    is_rectified: whether negative results become 0.
+    window: of a pool: size, step, padding before and padding after.
     """
 
     kind: str
@@ -77,12 +64,8 @@ class LayerNode:
 class Network:
     """A network that grows node by node. Each method adds a node and returns it.
 
-    Attributes
-    ----------
-    channels, size : int
-        Of the image.
-    nodes : dict of str to LayerNode
-        By name, in the order in which they were added.
+    channels, size: of the image.
+    nodes: by name, in the order in which they were added.
     """
 
     name: str

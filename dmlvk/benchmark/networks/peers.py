@@ -27,10 +27,8 @@ class NetworkPeer(Peer):
     def measure_layer(self, layer: Layer, batch: int, layout: str, rounds: int) -> ChainTimes:
         """Times of a layer.
 
-        Raises
-        ------
-        UnsupportedError
-            The peer cannot do this work. Any other exception is a failure of the peer and is reported as such.
+        Raises UnsupportedError: the peer cannot do this work. Any other exception is a failure of the peer and is
+            reported as such.
         """
 
     @abstractmethod

@@ -15,12 +15,8 @@ CHAIN = "all in their order"
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     """The tables: the chains of all batches and layouts, then the layers of each.
 
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.networks.measurement.run`.
-    dispatches : bool
-        Whether the layers' tables have the number of dispatches too.
+    record: a result of `dmlvk.benchmark.networks.measurement.run`.
+    dispatches: whether the layers' tables have the number of dispatches too.
     """
     network, peers = record["network"], list(record["peers"])
     floor = record["floor"]

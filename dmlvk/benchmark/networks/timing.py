@@ -25,12 +25,8 @@ ENOUGH_ON_CPU_SECONDS = 0.3
 class ChainTimes:
     """Seconds of a chain.
 
-    Attributes
-    ----------
-    device : Times, optional
-        From the first to the last timestamp; None for a library on the CPU.
-    wall : Times
-        By the host's clock, from the call until all is done.
+    device: from the first to the last timestamp; None for a library on the CPU.
+    wall: by the host's clock, from the call until all is done.
     """
 
     device: Times | None
@@ -56,18 +52,11 @@ def time_chain(
 ) -> ChainTimes:
     """Time bindings that each depend on the one before.
 
-    Parameters
-    ----------
-    device : Device
-        With timestamps.
-    bindings : sequence of Binding
-        Their memory overlaps, so that a barrier stands between each two. Binding the same twice overlaps as well.
-    rounds : int
-        The most timed runs of each kind.
-    is_repeated : bool
-        Whether short bindings are repeated within a run. The times are those of one repetition.
-    warm_up_seconds : float
-        The duration of the warm-up on a GPU.
+    device: with timestamps.
+    bindings: their memory overlaps, so that a barrier stands between each two. Binding the same twice overlaps as well.
+    rounds: the most timed runs of each kind.
+    is_repeated: whether short bindings are repeated within a run. The times are those of one repetition.
+    warm_up_seconds: the duration of the warm-up on a GPU.
     """
     require_final(bindings)
     is_cpu = device.profile.device_type is DeviceType.CPU

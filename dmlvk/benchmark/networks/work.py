@@ -35,12 +35,8 @@ NOISE_BYTES = 1 << 22
 class LayerWork:
     """A layer with its data.
 
-    Attributes
-    ----------
-    constants : dict of str to ndarray
-        By field: everything but the input.
-    images, expected : ndarray
-        VARIETY different inputs, and the reference's outputs.
+    constants: by field: everything but the input.
+    images, expected: VARIETY different inputs, and the reference's outputs.
     """
 
     layer: Layer

@@ -33,16 +33,10 @@ IR_VERSION = 8
 class NodeForm:
     """A node of a model.
 
-    Attributes
-    ----------
-    kind : str
-        ONNX's operator.
-    inputs : tuple of str
-        Names in the node's order, each in `feeds` or `constants`.
-    feeds : mapping of str to ndarray
-        The data.
-    constants : mapping of str to ndarray
-        The parameters, which become part of the model.
+    kind: ONNX's operator.
+    inputs: names in the node's order, each in `feeds` or `constants`.
+    feeds: the data.
+    constants: the parameters, which become part of the model.
     """
 
     kind: str

@@ -36,10 +36,7 @@ class UnsupportedError(Exception):
 class Trial:
     """A peer's measurement on one piece of work.
 
-    Attributes
-    ----------
-    result : str
-        EQUAL or DIFFERENT, compared with the expected result, or OTHER_ARITHMETIC.
+    result: EQUAL or DIFFERENT, compared with the expected result, or OTHER_ARITHMETIC.
     """
 
     times: Times
@@ -49,12 +46,8 @@ class Trial:
 class Peer(ABC):
     """A library that does the same work as dmlvk.
 
-    Attributes
-    ----------
-    name : str
-        The name for --peer.
-    runs_on : str
-        "CPU", "CUDA" or "Vulkan".
+    name: the name for --peer.
+    runs_on: "CPU", "CUDA" or "Vulkan".
     """
 
     name: str
@@ -98,10 +91,7 @@ def taking_part(peers: Iterable[AnyPeer], left_out: Mapping[str, str]) -> tuple[
 class OperatorPeer(Peer):
     """A library that has operators of dmlvk.
 
-    Attributes
-    ----------
-    operators : collection of type of OperatorDesc
-        The descriptors of the operators that the peer has, even if it has them for some tensors only.
+    operators: the descriptors of the operators that the peer has, even if it has them for some tensors only.
     """
 
     operators: ClassVar[Collection[type[OperatorDesc]]]
@@ -110,20 +100,15 @@ class OperatorPeer(Peer):
     def measure(self, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Trial:
         """Do the work and time it.
 
-        Raises
-        ------
-        UnsupportedError
-            The peer cannot do this work. Any other exception is a failure of the peer and is reported as such.
+        Raises UnsupportedError: the peer cannot do this work. Any other exception is a failure of the peer and is
+            reported as such.
         """
 
 
 def part_for(parts: Mapping[type[OperatorDesc], AnyPart], desc: OperatorDesc) -> AnyPart:
     """A peer's part for an operator.
 
-    Raises
-    ------
-    UnsupportedError
-        The peer has no part for it.
+    Raises UnsupportedError: the peer has no part for it.
     """
     if type(desc) not in parts:
         raise UnsupportedError(f"the peer has no {desc.operator_name}")
@@ -179,10 +164,7 @@ def shown(memory: npt.NDArray[Any], tensor: TensorDesc) -> npt.NDArray[Any]:
 class Slices:
     """A SLICE1 as Python slices, and as slices with positive steps for libraries without negative steps.
 
-    Attributes
-    ----------
-    flipped : tuple of int
-        The dimensions to reverse after `positive`.
+    flipped: the dimensions to reverse after `positive`.
     """
 
     signed: tuple[slice, ...]
@@ -217,9 +199,7 @@ class Slices:
 def require_upper_triangle_or_identity(desc: DiagonalMatrix1Desc) -> None:
     """Accept only the two forms of DIAGONAL_MATRIX1 that other libraries have.
 
-    Raises
-    ------
-    UnsupportedError
+    Raises UnsupportedError.
     """
     begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
     if desc.input_tensor is None and (begin, end) == (0, 1):

@@ -36,18 +36,11 @@ PEER_NAMES = (*CONVOLUTION_PEERS, *MOVEMENT_PEERS)
 class SweepSettings:
     """The settings of a sweep.
 
-    Attributes
-    ----------
-    seconds : float
-        The last shape begins before this time.
-    seed : int
-        Of the shapes.
-    data_bytes : int
-        As for `shapes`.
-    rounds : int
-        Timed runs of each shape, at most.
-    peers : sequence of str
-        Some of PEER_NAMES.
+    seconds: the last shape begins before this time.
+    seed: of the shapes.
+    data_bytes: as for `shapes`.
+    rounds: timed runs of each shape, at most.
+    peers: some of PEER_NAMES.
     """
 
     operators: Sequence[str]
@@ -67,14 +60,9 @@ def run(
 ) -> Record:
     """Measure shapes.
 
-    Parameters
-    ----------
-    device : Device
-        Opened with `timestamps=True`.
-    progress : callable
-        Called before each measurement with its name and the seconds that have passed.
-    row : iterable of SweptShape, optional
-        In place of random ones.
+    device: opened with `timestamps=True`.
+    progress: called before each measurement with its name and the seconds that have passed.
+    row: in place of random ones.
     """
     begin = time.monotonic()
     progress("marks", 0.0)

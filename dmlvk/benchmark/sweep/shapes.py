@@ -168,14 +168,9 @@ class MovementShape(SweptShape):
 def shapes(operators: Sequence[str], seed: int, data_bytes: int) -> Iterator[SweptShape]:
     """An endless row of different shapes, of each operator in turn.
 
-    Parameters
-    ----------
-    operators : sequence of str
-        Some of OPERATORS.
-    seed : int
-        The same seed gives the same row.
-    data_bytes : int
-        Bytes of the input of a movement, about; and the most that a convolution's input and output may have.
+    operators: some of OPERATORS.
+    seed: the same seed gives the same row.
+    data_bytes: bytes of the input of a movement, about; and the most that a convolution's input and output may have.
     """
     drawn = random.Random(seed)
     known: set[str] = set()

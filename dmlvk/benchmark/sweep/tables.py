@@ -30,12 +30,8 @@ MOST_ROWS_BESIDE_PEERS = 15
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     """The tables: of each operator the shapes with the least share of their bound.
 
-    Parameters
-    ----------
-    record : dict
-        A result of `dmlvk.benchmark.sweep.measurement.run`.
-    dispatches : bool
-        Of no meaning here.
+    record: a result of `dmlvk.benchmark.sweep.measurement.run`.
+    dispatches: of no meaning here.
     """
     for number, operator in enumerate(OPERATORS):
         rows = measured(record, operator)

@@ -36,26 +36,16 @@ Build = Callable[[np.random.Generator, Parameters], Workload]
 class Group:
     """Cases of one rule: a product of parameters.
 
-    Attributes
-    ----------
-    name : str
-        "slice1:window".
-    build : callable
-        Makes the workload from random numbers and the parameters, given as attributes.
-    parameters : mapping of str to mapping or sequence
-        A parameter's values by their labels; a sequence's values are labelled by what they print as. "path" forces a
-        kernel path, and "device" is one of DEVICES.
-    default : str
-        Which combinations run by default: "all", "none", or "pairs": as many as it takes for each value of each
+    name: "slice1:window".
+    build: makes the workload from random numbers and the parameters, given as attributes.
+    parameters: a parameter's values by their labels; a sequence's values are labelled by what they print as. "path"
+        forces a kernel path, and "device" is one of DEVICES.
+    default: which combinations run by default: "all", "none", or "pairs": as many as it takes for each value of each
         parameter to meet each value of every other.
-    keep : callable, optional
-        Whether a combination makes sense, given its labels.
-    left_out : callable, optional
-        Whether there is no case for a combination, although the default combinations are chosen as if there were.
-    support : callable, optional
-        What a device must have for a combination, given the profile and the parameters.
-    about : str
-        What the group tests, in a sentence or two; by default the documentation of `build`.
+    keep: whether a combination makes sense, given its labels.
+    left_out: whether there is no case for a combination, although the default combinations are chosen as if there were.
+    support: what a device must have for a combination, given the profile and the parameters.
+    about: what the group tests, in a sentence or two; by default the documentation of `build`.
     """
 
     name: str

@@ -51,11 +51,8 @@ LIMITS: Mapping[str, Mapping[str, int]] = {"own": NO_NUMBERS, "cut": CUT, "floor
 def strides(layout: str, sizes: Sequence[int]) -> tuple[int, ...] | None:
     """Element strides of a layout.
 
-    Parameters
-    ----------
-    layout : str
-        packed: None. rows: each row ends in a gap of 3 elements. gaps: elements lie 3 apart, and rows and planes end
-        in gaps too. permuted: packed in the reverse order of dimensions, the first one innermost. channels_last:
+    layout: packed: None. rows: each row ends in a gap of 3 elements. gaps: elements lie 3 apart, and rows and planes
+        end in gaps too. permuted: packed in the reverse order of dimensions, the first one innermost. channels_last:
         dimension 1 is innermost. interleaved: rows and columns, of coprime sizes a and b, have strides b and a.
         broadcast: a dimension in the middle has stride 0. scalar: all strides are 0. sheared: each row begins inside
         the row before it. The last three are for inputs only.

@@ -32,12 +32,8 @@ class Holder:
 class Side:
     """All that gave one digest.
 
-    Attributes
-    ----------
-    holders : tuple of Holder
-        Empty if only the recorded digests have it.
-    is_recorded : bool
-        Whether it is the digest that comes with dmlvk.
+    holders: empty if only the recorded digests have it.
+    is_recorded: whether it is the digest that comes with dmlvk.
     """
 
     digest: str
@@ -55,12 +51,8 @@ class Side:
 class Disagreement:
     """A case with more than one digest.
 
-    Attributes
-    ----------
-    case : str
-        The case's name, excluding the parameters that do not change the result.
-    sides : tuple of Side
-        The recorded digest first, then the one with the most holders.
+    case: the case's name, excluding the parameters that do not change the result.
+    sides: the recorded digest first, then the one with the most holders.
     """
 
     case: str
@@ -71,12 +63,8 @@ class Disagreement:
 class Agreement:
     """What all the digests say.
 
-    Attributes
-    ----------
-    compared : int
-        Outputs that were given at least twice, the recorded digests included.
-    digests : int
-        Digests that were compared.
+    compared: outputs that were given at least twice, the recorded digests included.
+    digests: digests that were compared.
     """
 
     compared: int
@@ -87,10 +75,7 @@ class Agreement:
 def agreement_of(runs: Sequence[DeviceRun], recorded: Mapping[str, str]) -> Agreement:
     """Compare all digests.
 
-    Parameters
-    ----------
-    recorded : mapping of str to str
-        Digests by case name that take part like those of a device, for the cases that were run.
+    recorded: digests by case name that take part like those of a device, for the cases that were run.
     """
     recorded_by_data = {data_name(name): digest for name, digest in recorded.items()}
     holders: dict[str, dict[str, list[Holder]]] = defaultdict(lambda: defaultdict(list))

@@ -44,14 +44,9 @@ class Change:
 class Update:
     """Two runs of one device, one after the other.
 
-    Attributes
-    ----------
-    causes : tuple of str
-        What differs between the runs: "driver 22.3.6, now 25.0.7".
-    common : int
-        Cases that both ran.
-    broke, mended, others : tuple of Change
-        Good results that became bad, bad ones that became good, and other changes.
+    causes: what differs between the runs: "driver 22.3.6, now 25.0.7".
+    common: cases that both ran.
+    broke, mended, others: good results that became bad, bad ones that became good, and other changes.
     """
 
     before: DeviceRun
@@ -117,12 +112,8 @@ def differing_kernels(first: Mapping[str, str], second: Mapping[str, str], most:
 class CaseTiming:
     """How long one case of `dmlvk bench` took.
 
-    Attributes
-    ----------
-    sizes : mapping of str to sequence of int
-        Sizes of its tensors: only equal work is compared.
-    median, first_quartile, third_quartile : float
-        Seconds.
+    sizes: sizes of its tensors: only equal work is compared.
+    median, first_quartile, third_quartile: seconds.
     """
 
     path: str
@@ -136,18 +127,11 @@ class CaseTiming:
 class Figures:
     """The figures of one run of `dmlvk bench`.
 
-    Attributes
-    ----------
-    place : str
-        The file.
-    numbers : tuple of int
-        The vendor's and the device's number.
-    package : str
-        The version of dmlvk.
-    date : str
-        ISO 8601.
-    timings : mapping of str to CaseTiming
-        By case name.
+    place: the file.
+    numbers: the vendor's and the device's number.
+    package: the version of dmlvk.
+    date: ISO 8601.
+    timings: by case name.
     """
 
     place: str
@@ -190,12 +174,8 @@ def microseconds(seconds: float) -> str:
 class SpeedUpdate:
     """Two runs of `dmlvk bench` on one device, one after the other.
 
-    Attributes
-    ----------
-    common : int
-        Cases of equal sizes in both.
-    slower, faster : tuple of SpeedChange
-        Cases that differ by more than 3% and beyond the noise; the largest differences first.
+    common: cases of equal sizes in both.
+    slower, faster: cases that differ by more than 3% and beyond the noise; the largest differences first.
     """
 
     before: Figures

@@ -26,12 +26,8 @@ from dmlvk.conformance.results import Result, Status
 class Findings:
     """A comparison.
 
-    Attributes
-    ----------
-    notes : tuple of str
-        What a reader has to know, one sentence each: cut files, different cases, other kernels.
-    differences : mapping of str to str
-        The first element that differs, by the name of the case, where it is known.
+    notes: what a reader has to know, one sentence each: cut files, different cases, other kernels.
+    differences: the first element that differs, by the name of the case, where it is known.
     """
 
     runs: tuple[DeviceRun, ...]
@@ -67,19 +63,10 @@ class Findings:
 def compare(paths: Sequence[Path], figures: Sequence[Figures], recorded: Mapping[str, str]) -> Findings:
     """Compare results.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files of results.
-    figures : sequence of Figures
-        Figures of `dmlvk bench`, for what got slower.
-    recorded : mapping of str to str
-        Digests by case name that take part in the comparison.
-
-    Raises
-    ------
-    ComparisonError, ResultsError, OSError
-        A file cannot be compared.
+    paths: files of results.
+    figures: figures of `dmlvk bench`, for what got slower.
+    recorded: digests by case name that take part in the comparison.
+    Raises ComparisonError, ResultsError, OSError: a file cannot be compared.
     """
     if not paths and not figures:
         raise ComparisonError("no file is given; name results of `dmlvk conformance --json`")

@@ -18,10 +18,7 @@ Record = dict[str, Any]
 def record(findings: Findings) -> Record:
     """All that a comparison found.
 
-    Returns
-    -------
-    dict
-        format, verdict, notes; devices: one a run; cases: by profile and name, the results by the run's label;
+    Returns format, verdict, notes; devices: one a run; cases: by profile and name, the results by the run's label;
         disagreements; updates; speed_updates.
     """
     cases: dict[str, dict[str, Record]] = {}

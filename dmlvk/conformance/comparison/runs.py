@@ -28,16 +28,10 @@ class ComparisonError(ConformanceError):
 class DeviceRun:
     """One run of the suite on one device.
 
-    Attributes
-    ----------
-    label : str
-        A short name that no other run of the comparison has: "NVIDIA H200 580.159.04".
-    paths : tuple of Path
-        The files; several if they are parts of one run.
-    results : mapping of (str, str) to Result
-        By profile and name.
-    places : mapping of (str, str) to Path
-        The file in which each result was found.
+    label: a short name that no other run of the comparison has: "NVIDIA H200 580.159.04".
+    paths: the files; several if they are parts of one run.
+    results: by profile and name.
+    places: the file in which each result was found.
     """
 
     label: str
@@ -113,20 +107,10 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[DeviceRun], list[str]]:
     case in common. Runs of one device stand beside each other: an older driver before a newer one, of one driver an
     older dmlvk first, and else the older run.
 
-    Returns
-    -------
-    runs : list of DeviceRun
-    notes : list of str
-        What a reader has to know about the files, one sentence each.
-
-    Raises
-    ------
-    ComparisonError
-        A file is empty, holds no results, or is named twice.
-    ResultsError
-        A file is something else, or of a later format.
-    OSError
-        A file cannot be read.
+    Returns the runs, and what a reader has to know about the files, one sentence each.
+    Raises ComparisonError: a file is empty, holds no results, or is named twice.
+    Raises ResultsError: a file is something else, or of a later format.
+    Raises OSError: a file cannot be read.
     """
     sources: list[_Source] = []
     notes = []

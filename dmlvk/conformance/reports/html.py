@@ -107,14 +107,8 @@ def style() -> str:
 def write_html(path: Path, run: Run, waivers: WaiverReport, groups: Mapping[str, str] = MappingProxyType({})) -> None:
     """Write a run.
 
-    Parameters
-    ----------
-    groups : mapping of str to str
-        What each group of cases tests.
-
-    Raises
-    ------
-    OSError
+    groups: what each group of cases tests.
+    Raises OSError.
     """
     files.write_text(path, page(run, waivers, groups))
 

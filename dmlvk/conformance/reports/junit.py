@@ -15,9 +15,7 @@ def write_junit(path: Path, *runs: Run) -> None:
 
     Fail and Flaky are failures, DeviceLost and Timeout errors, NotSupported and what is waived skipped.
 
-    Raises
-    ------
-    OSError
+    Raises OSError.
     """
     everything = [result for run in runs for result in run.results.values()]
     root = ElementTree.Element("testsuites", _totals(everything), name="dmlvk conformance")

@@ -17,19 +17,10 @@ def run_again(
 ) -> Iterator[Result]:
     """Run failed cases again, until each has passed once or has no run left.
 
-    Parameters
-    ----------
-    run : callable
-        Runs cases and yields their results.
-    failed : mapping of Item to Result
-        The results of the first run.
-    most_runs : mapping of Item to int
-        The number of further runs of each; 0 if absent.
-
-    Yields
-    ------
-    Result
-        For each of these cases: Flaky if a further run passed; otherwise the first result, which then says how often
+    run: runs cases and yields their results.
+    failed: the results of the first run.
+    most_runs: the number of further runs of each; 0 if absent.
+    Yields for each of these cases: Flaky if a further run passed; otherwise the first result, which then says how often
         the case failed.
     """
     left = {item: result for item, result in failed.items() if most_runs.get(item, 0) > 0}

@@ -71,21 +71,9 @@ def _is_cancelled() -> bool:
 class ClusterRunner:
     """Runs cases on all devices of a cluster, and yields each result as it arrives.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    options : ClusterOptions
-        The configuration's device is part of the names of the devices that run; all of them if it is None.
-
-    Attributes
-    ----------
-    kinds : list of (str, str)
-        The distinct devices, each with its driver.
-
-    Raises
-    ------
-    ClusterError
-        No worker has a device, or none has one of that name.
+    options: the configuration's device is part of the names of the devices that run; all of them if it is None.
+    kinds: the distinct devices, each with its driver.
+    Raises ClusterError: no worker has a device, or none has one of that name.
     """
 
     def __init__(self, client: Client, options: ClusterOptions) -> None:
@@ -105,10 +93,7 @@ class ClusterRunner:
     def environments(self) -> dict[DeviceAndDriver, Environment]:
         """The environment of each device, from one of its workers.
 
-        Raises
-        ------
-        ClusterError
-            A device cannot be opened.
+        Raises ClusterError: a device cannot be opened.
         """
         futures = {self._submit(kind, look): kind for kind in self.kinds}
         found: dict[DeviceAndDriver, Environment] = dict(self._answers(futures))
@@ -117,10 +102,8 @@ class ClusterRunner:
     def run(self, items: Mapping[DeviceAndDriver, Sequence[Item]]) -> Iterator[tuple[DeviceAndDriver, Result]]:
         """Run cases on each device that has some.
 
-        Raises
-        ------
-        ClusterError
-            A device has no worker any more, or its workers die of some cases. The results of the others come first.
+        Raises ClusterError: a device has no worker any more, or its workers die of some cases. The results of the
+            others come first.
         """
         futures: dict[Future, DeviceAndDriver] = {}
         parts = {kind: self._parts(kind, items.get(kind, ())) for kind in self.kinds}

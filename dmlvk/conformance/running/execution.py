@@ -50,10 +50,7 @@ DEVICE_COUNT = 4
 class Devices:
     """One Vulkan device, opened under each profile and set of limits to which it is narrowed.
 
-    Parameters
-    ----------
-    selector : str, optional
-        As `dmlvk.Device` accepts it.
+    selector: as `dmlvk.Device` accepts it.
     """
 
     def __init__(self, selector: str | None) -> None:
@@ -95,18 +92,11 @@ def execute(
 ) -> Result:
     """Run a case. Raises nothing except for an interrupt.
 
-    Parameters
-    ----------
-    profile : str
-        A name of `profiles.PROFILES`.
-    repeat : int
-        The number of times that the case is dispatched.
-    keep : callable
-        Given the output's elements after the first dispatch: those of the result's digest.
-    soak : float
-        Seconds for which the dispatch, recorded once, is replayed afterwards.
-    outputs : Path, optional
-        The folder for both outputs, if a replay gives another; a temporary folder by default.
+    profile: a name of `profiles.PROFILES`.
+    repeat: the number of times that the case is dispatched.
+    keep: given the output's elements after the first dispatch: those of the result's digest.
+    soak: seconds for which the dispatch, recorded once, is replayed afterwards.
+    outputs: the folder for both outputs, if a replay gives another; a temporary folder by default.
     """
     start = time.perf_counter()
     result = partial(Result, case.name, profile, path=case.path or "")

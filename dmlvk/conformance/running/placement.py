@@ -24,12 +24,8 @@ LONGEST_GUARD = 1 << 20
 class Placement:
     """A tensor's place in a buffer, and the buffer's content before a run.
 
-    Attributes
-    ----------
-    start, size : int
-        Bytes from the buffer's start to the tensor, and the buffer's size in bytes.
-    content : ndarray of uint8
-        The whole buffer: the tensor's elements, and random bytes everywhere else.
+    start, size: bytes from the buffer's start to the tensor, and the buffer's size in bytes.
+    content: the whole buffer: the tensor's elements, and random bytes everywhere else.
     """
 
     def __init__(self, desc: TensorDesc, offset: int, segment_size: int | None, random: np.random.Generator) -> None:
@@ -46,10 +42,7 @@ class Placement:
     def set_elements(self, array: npt.NDArray[Any]) -> None:
         """Put elements into the content.
 
-        Raises
-        ------
-        ValueError
-            Elements share memory and are not equal: the case asks for the impossible.
+        Raises ValueError: elements share memory and are not equal: the case asks for the impossible.
         """
         write_elements(self.desc, self.memory, array)
         if self.desc.has_overlap() and not equal_bits(element_view(self.desc, self.memory), array):

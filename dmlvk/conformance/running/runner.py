@@ -72,12 +72,8 @@ def worker_path() -> list[str]:
 class Worker:
     """One worker process and its cases.
 
-    Attributes
-    ----------
-    assigned : deque of Item
-        The cases given to it and not finished, in order.
-    current : Item, optional
-        The case that it has started.
+    assigned: the cases given to it and not finished, in order.
+    current: the case that it has started.
     """
 
     def __init__(self, configuration: WorkerConfiguration, variables: Mapping[str, str], inbox: Inbox) -> None:
@@ -177,20 +173,11 @@ class Worker:
 class Runner:
     """Runs cases and yields each result as it arrives. Used in a `with` statement, which ends the processes.
 
-    Parameters
-    ----------
-    timeout : float
-        The time limit of a case, in seconds.
-    jobs : int, optional
-        Worker processes at a time. None: one worker, or on a CPU driver one for each core, at most four. A lost device
-        is lost to all workers, so on a GPU only a single worker shows at once which case was at fault.
-    validate : bool
-        Whether the Khronos validation layer is enabled, with synchronization validation.
-
-    Attributes
-    ----------
-    environment : Environment, optional
-        Known from the first result on.
+    timeout: the time limit of a case, in seconds.
+    jobs: worker processes at a time. None: one worker, or on a CPU driver one for each core, at most four. A lost
+        device is lost to all workers, so on a GPU only a single worker shows at once which case was at fault.
+    validate: whether the Khronos validation layer is enabled, with synchronization validation.
+    environment: known from the first result on.
     """
 
     def __init__(
@@ -209,10 +196,7 @@ class Runner:
     def run(self, items: Sequence[Item]) -> Iterator[Result]:
         """Run cases.
 
-        Raises
-        ------
-        DeviceError
-            There is no device to run on.
+        Raises DeviceError: there is no device to run on.
         """
         self.open()
         lost = []
@@ -244,10 +228,7 @@ class Runner:
     def open(self) -> Environment:
         """Start a first worker and learn about its device.
 
-        Raises
-        ------
-        DeviceError
-            There is no device to run on.
+        Raises DeviceError: there is no device to run on.
         """
         if self.environment is None:
             self._start()

@@ -31,10 +31,7 @@ Initialize = Callable[[dmlvk.CompiledOperator], None]
 def held_back(device: dmlvk.Device, workload: Workload, path: str | None) -> dmlvk.CompiledOperator:
     """An operator whose special kernel takes over after `wait_for_compiler`, and not before.
 
-    Raises
-    ------
-    PathError
-        The operator has no general kernel, or no such path.
+    Raises PathError: the operator has no general kernel, or no such path.
     """
     return dmlvk.CompiledOperator(workload.desc, background.held_back(device.engine, workload.desc, path))
 
@@ -56,12 +53,8 @@ class CheckedCall:
 class CallRow:
     """A row of calls of one operator, with data of their own.
 
-    Parameters
-    ----------
-    name : str
-        The case's name, from which the images come.
-    constants : mapping of str to Tensor
-        What all calls share: the tensors that are bound, excluding image and output.
+    name: the case's name, from which the images come.
+    constants: what all calls share: the tensors that are bound, excluding image and output.
     """
 
     def __init__(
@@ -87,19 +80,10 @@ class CallRow:
     def run(self, path: str | None, initialize: Initialize, main: Mapping[str, PlacedTensor]) -> Iterator[str]:
         """Run the row, with the case's own tensors between guards before the take-over, and again after it.
 
-        Parameters
-        ----------
-        path : str, optional
-            The kernel path that takes over.
-        initialize : callable
-            Gives an operator the tensors that are OWNED_BY_DML.
-        main : mapping of str to PlacedTensor
-            The case's own tensors.
-
-        Yields
-        ------
-        str
-            First when the case's own output is that of the general kernel, then when it is that of the special one:
+        path: the kernel path that takes over.
+        initialize: gives an operator the tensors that are OWNED_BY_DML.
+        main: the case's own tensors.
+        Yields first when the case's own output is that of the general kernel, then when it is that of the special one:
             what was wrong with the other calls; empty if nothing.
         """
         device = self._device

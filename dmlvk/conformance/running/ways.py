@@ -56,10 +56,7 @@ def placed_on_device(
 class OtherWork:
     """The same operator on tensors of its own, with any bytes in them.
 
-    Parameters
-    ----------
-    name : str
-        The case's name, from which the bytes come.
+    name: the case's name, from which the bytes come.
     """
 
     def __init__(self, operator: dmlvk.CompiledOperator, workload: Workload, name: str) -> None:

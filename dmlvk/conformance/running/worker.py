@@ -37,20 +37,12 @@ VERSION = re.compile(r"\d+(?:\.\d+)+")
 class WorkerConfiguration:
     """The first message to a worker.
 
-    Attributes
-    ----------
-    device : str, optional
-        As `dmlvk.Device` accepts it.
-    cases : str
-        The "module:function" that lists the cases.
-    path : str, optional
-        The kernel path for cases that leave the choice to the planner.
-    repeat : int
-        The number of times that a case is dispatched.
-    soak : float
-        Seconds for which each case that passed is replayed, to see the same bits again.
-    outputs : str, optional
-        The folder in which the output of each case is kept.
+    device: as `dmlvk.Device` accepts it.
+    cases: the "module:function" that lists the cases.
+    path: the kernel path for cases that leave the choice to the planner.
+    repeat: the number of times that a case is dispatched.
+    soak: seconds for which each case that passed is replayed, to see the same bits again.
+    outputs: the folder in which the output of each case is kept.
     """
 
     device: str | None = None

@@ -47,12 +47,8 @@ ANY_OTHER_STEP = 2
 class Stepping:
     """A tensor that steps along with an element-wise output.
 
-    Attributes
-    ----------
-    place : int
-        Its place in the kernel: FIRST, SECOND or THIRD.
-    strides : tuple of int
-        Elements that it advances with each of the output's dimensions.
+    place: its place in the kernel: FIRST, SECOND or THIRD.
+    strides: elements that it advances with each of the output's dimensions.
     """
 
     place: int
@@ -69,17 +65,10 @@ class Stepping:
 def plan(desc: OperatorDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
     """Plan an operator on one or two tensors of bytes: an operation of its own in the family's frame.
 
-    Parameters
-    ----------
-    path : str, optional
-        One of PATHS; None chooses.
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, by field.
-
-    Raises
-    ------
-    NotImplementedError
-        The operator takes more tensors or other types: it needs a module of its own in `dmlvk.planning`.
+    path: one of PATHS; None chooses.
+    offsets: bytes from the start of its memory to a tensor's own start, by field.
+    Raises NotImplementedError: the operator takes more tensors or other types: it needs a module of its own in
+        `dmlvk.planning`.
     """
     require_path(desc.operator_name, path, PATHS)
     inputs = [field for field in desc.input_fields if field in desc.tensors]
@@ -116,25 +105,13 @@ def element_wise_dispatches(
 ) -> tuple[Dispatch, ...]:
     """Cut the loops to the device's limits and make one dispatch of each piece.
 
-    Parameters
-    ----------
-    unit : int
-        Elements of the output that an invocation writes: UNIT in the kernel.
-    output : (str, TensorDesc)
-        Its field and its desc.
-    tensors : sequence of Stepping
-        In order of their places.
-    specialization : mapping of str to int
-        The kernel's own specialization constants.
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, by field.
-    bindings : sequence of int
-        The places that the kernel has, in the order of its bindings.
-
-    Raises
-    ------
-    PathError
-        A table does not fit into a storage buffer. Those that Vulkan guarantees have 128 MiB.
+    unit: elements of the output that an invocation writes: UNIT in the kernel.
+    output: its field and its desc.
+    tensors: in order of their places.
+    specialization: the kernel's own specialization constants.
+    offsets: bytes from the start of its memory to a tensor's own start, by field.
+    bindings: the places that the kernel has, in the order of its bindings.
+    Raises PathError: a table does not fit into a storage buffer. Those that Vulkan guarantees have 128 MiB.
     """
     field, desc = output
     operands = (LoopOperand(field, desc.data_type.size_in_bytes), *(tensor.operand for tensor in tensors))

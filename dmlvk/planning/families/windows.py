@@ -52,12 +52,8 @@ TAPS_OF_ELEMENT = 4
 class WindowsPart:
     """A box of outputs, from a box of taps.
 
-    Attributes
-    ----------
-    inside : TapBox
-        Those of the taps that can lie inside the input: a kernel visits no others.
-    seen : tuple of Range, optional
-        The spatial positions of the input that the taps meet, of the first and the last one; None if all is padding.
+    inside: those of the taps that can lie inside the input: a kernel visits no others.
+    seen: the spatial positions of the input that the taps meet, of the first and the last one; None if all is padding.
     """
 
     box: Box
@@ -84,14 +80,9 @@ class WindowsPart:
 class Windows:
     """A tensor's windows, to be cut into dispatches.
 
-    Attributes
-    ----------
-    outputs : tuple of View
-        Of equal sizes; the first one is `output_tensor`.
-    of_channel : tuple of View
-        What has one dimension, the channel: scales and zero points.
-    most_outputs : int
-        The most outputs whose taps are cut: of those, there are intermediate results in memory.
+    outputs: of equal sizes; the first one is `output_tensor`.
+    of_channel: what has one dimension, the channel: scales and zero points.
+    most_outputs: the most outputs whose taps are cut: of those, there are intermediate results in memory.
     """
 
     builder: PlanBuilder
@@ -287,20 +278,14 @@ class Windows:
     ) -> Dispatch:
         """A dispatch of a kernel that includes windows/window.glsl.
 
-        Parameters
-        ----------
-        unit, input_unit : int
-            Bytes that the kernel counts offsets and strides in, those of the output, and of the input if they differ.
-        lane, lane_units, count : int
-            The dimension of the lane, its extent as the kernel counts it, and the number of invocations.
-        is_only : bool
-            Whether the extents are constants: one pipeline more for each extent.
-        bind : callable
-            Binds further windows, after those of input and output, and sets the kernel's own push constants.
-        specialization : mapping of str to int
-            The kernel's own specialization constants.
-        size : int, optional
-            The invocations of a workgroup.
+        unit, input_unit: bytes that the kernel counts offsets and strides in, those of the output, and of the input if
+            they differ.
+        lane, lane_units, count: the dimension of the lane, its extent as the kernel counts it, and the number of
+            invocations.
+        is_only: whether the extents are constants: one pipeline more for each extent.
+        bind: binds further windows, after those of input and output, and sets the kernel's own push constants.
+        specialization: the kernel's own specialization constants.
+        size: the invocations of a workgroup.
         """
         geometry, builder = self.geometry, self.builder
         output, input_unit = self.outputs[0], input_unit or unit

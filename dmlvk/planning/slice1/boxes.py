@@ -22,14 +22,9 @@ WORD_SIZE = 4
 class Room:
     """What boxes.comp has shared memory for.
 
-    Attributes
-    ----------
-    vectors : int
-        Of all spans.
-    places : int
-        Elements in the table of a row.
-    groups : int
-        Groups of rows that are read together.
+    vectors: of all spans.
+    places: elements in the table of a row.
+    groups: groups of rows that are read together.
     """
 
     vectors: int
@@ -67,18 +62,12 @@ SHIFTED_WORD = 8
 class Boxes:
     """How a piece is cut into boxes, each with some coordinates of each dimension.
 
-    Attributes
-    ----------
-    nest : LoopNest
-        The piece. The elements of its output may be several elements of its source.
-    extents : tuple of int
-        The most coordinates along each dimension, from the innermost dimension of the output on.
-    row_rank : int
-        The first dimensions are those of a row, packed in the output; a box has all coordinates of all but the last.
-    spans : frozenset of int
-        The dimensions along which a span runs in the input.
-    cut : int, optional
-        The dimension, of the spans' but not of the rows', of which a box has some coordinates and not all.
+    nest: the piece. The elements of its output may be several elements of its source.
+    extents: the most coordinates along each dimension, from the innermost dimension of the output on.
+    row_rank: the first dimensions are those of a row, packed in the output; a box has all coordinates of all but the
+        last.
+    spans: the dimensions along which a span runs in the input.
+    cut: the dimension, of the spans' but not of the rows', of which a box has some coordinates and not all.
     """
 
     nest: LoopNest
@@ -315,12 +304,8 @@ def _rows(loops: tuple[Loop, ...], run_rank: int, wanted: int, element_size: int
 def _part(size: int, wanted: int, step: int, most: int | None = None) -> int:
     """About `wanted` coordinates of `size`: parts of nearly equal size, each of whole sectors if possible.
 
-    Parameters
-    ----------
-    step : int
-        Bytes from one coordinate to the next.
-    most : int, optional
-        No more than these. Without it, it may be up to twice as many as wanted.
+    step: bytes from one coordinate to the next.
+    most: no more than these. Without it, it may be up to twice as many as wanted.
     """
     if wanted >= size or (most is None and 2 * wanted > size):
         return size

@@ -31,12 +31,8 @@ def plan_slice1(
 ) -> Plan:
     """Plan a SLICE1 or a SLICE.
 
-    Parameters
-    ----------
-    path : str, optional
-        One of PATH_NAMES; None chooses.
-    offsets : mapping of str to int
-        Bytes from the start of its memory to a tensor's own start, by field.
+    path: one of PATH_NAMES; None chooses.
+    offsets: bytes from the start of its memory to a tensor's own start, by field.
     """
     require_path(desc.operator_name, path, PATH_NAMES)
     nest = nest_of(desc)

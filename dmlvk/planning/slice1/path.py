@@ -33,14 +33,9 @@ POWER = 4
 class CopyCost:
     """What a device does for a piece.
 
-    Attributes
-    ----------
-    sectors : float
-        Sectors that are read and written. One that two workgroups share counts twice.
-    instructions : float
-        Of all invocations.
-    lines : float
-        Lines that loads look up in the first-level cache, for loads whose invocations do not share lines.
+    sectors: sectors that are read and written. One that two workgroups share counts twice.
+    instructions: of all invocations.
+    lines: lines that loads look up in the first-level cache, for loads whose invocations do not share lines.
     """
 
     sectors: float
@@ -109,10 +104,7 @@ def sectors_of_box(nest: LoopNest, operand: int, extents: Sequence[int]) -> floa
 
     Gaps of less than a sector are touched as well.
 
-    Parameters
-    ----------
-    extents : sequence of int
-        A box's coordinates along each dimension, from the innermost of the output on.
+    extents: a box's coordinates along each dimension, from the innermost of the output on.
     """
     start, element_size = nest.operands[operand].start, nest.operands[operand].element_size
     boxes, pieces, moves = 1.0, 1, [start * element_size]

@@ -45,14 +45,9 @@ WAITING = 4 / 3
 class Sides:
     """The dimensions of a tile, counted from the innermost dimension of the output.
 
-    Attributes
-    ----------
-    row_rank : int
-        The dimensions of the rows are the first ones, packed in the output.
-    columns : tuple of int
-        The dimensions of the columns, packed in the input; the one with consecutive elements first.
-    row_size, column_size : int
-        Elements of a row of the output, and of a column.
+    row_rank: the dimensions of the rows are the first ones, packed in the output.
+    columns: the dimensions of the columns, packed in the input; the one with consecutive elements first.
+    row_size, column_size: elements of a row of the output, and of a column.
     """
 
     row_rank: int

@@ -10,16 +10,11 @@ from dmlvk.errors import DeviceError
 class Availability:
     """Whether one device can be used. All parts of the device ask this object.
 
-    Attributes
-    ----------
-    is_usable : bool
-        The device is completely open, and neither closed, lost nor inherited.
-    is_closed : bool
-        `close` was called.
-    is_lost : bool
-        A call returned VK_ERROR_DEVICE_LOST.
-    is_inherited : bool
-        This process is a forked child. The Vulkan objects belong to its parent, and the child does not touch them.
+    is_usable: the device is completely open, and neither closed, lost nor inherited.
+    is_closed: `close` was called.
+    is_lost: a call returned VK_ERROR_DEVICE_LOST.
+    is_inherited: this process is a forked child. The Vulkan objects belong to its parent, and the child does not touch
+        them.
     """
 
     __slots__ = ("_listeners", "_name", "is_closed", "is_inherited", "is_lost", "is_usable")

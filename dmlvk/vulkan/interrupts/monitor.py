@@ -33,20 +33,12 @@ def reentered() -> ReentryError:
 class Monitor:
     """State that one thread at a time changes.
 
-    Parameters
-    ----------
-    availability : Availability, optional
-        Of the device that the state belongs to: once the device is closed or lost, nothing is changed any more.
-    repair : callable, optional
-        Makes the state whole again, from those parts of it that cannot be half done. Called before the next change if
-        an exception ended the last one.
-
-    Attributes
-    ----------
-    lock : RLock
-        Held during a change. It is an RLock because an RLock knows its owner as soon as it is taken.
-    is_whole : bool
-        False during a change, and after a change that an exception ended. Always True without a `repair`.
+    availability: of the device that the state belongs to: once the device is closed or lost, nothing is changed any
+        more.
+    repair: makes the state whole again, from those parts of it that cannot be half done. Called before the next change
+        if an exception ended the last one.
+    lock: held during a change. It is an RLock because an RLock knows its owner as soon as it is taken.
+    is_whole: False during a change, and after a change that an exception ended. Always True without a `repair`.
     """
 
     __slots__ = ("_availability", "_repair", "is_whole", "lock")
@@ -65,10 +57,7 @@ class Monitor:
     def run(self, change: Callable[..., AnyResult], *arguments: Any) -> AnyResult:
         """Call a function that changes the state, while no other thread does.
 
-        Raises
-        ------
-        DeviceError
-            This thread is in the middle of a change already, or the device is closed or lost.
+        Raises DeviceError: this thread is in the middle of a change already, or the device is closed or lost.
         """
         lock = self.lock
         if lock._is_owned():
@@ -93,10 +82,7 @@ class Monitor:
     def pass_through(self) -> None:
         """Wait until no other thread is making a change.
 
-        Raises
-        ------
-        DeviceError
-            This thread is in the middle of a change itself.
+        Raises DeviceError: this thread is in the middle of a change itself.
         """
         if self.lock._is_owned():
             raise reentered()

@@ -21,12 +21,8 @@ POLL_SECONDS = 0.001
 class Visit:
     """One thread's visit. It lasts as long as its lock is held.
 
-    Attributes
-    ----------
-    lock : Lock
-        Held by `with` in one line, so that no exception leaves it held.
-    thread : int
-        The identifier of the thread that holds it.
+    lock: held by `with` in one line, so that no exception leaves it held.
+    thread: the identifier of the thread that holds it.
     """
 
     __slots__ = ("__weakref__", "lock", "thread")
@@ -52,10 +48,7 @@ class Visits:
     def during(self, use: Callable[..., AnyResult], *arguments: Any) -> AnyResult:
         """Call a function, and keep the device open until it returns.
 
-        Raises
-        ------
-        DeviceError
-            The device is closed or lost.
+        Raises DeviceError: the device is closed or lost.
         """
         try:
             visit = self._free.pop()
@@ -75,10 +68,7 @@ class Visits:
     def wait_for_end(self) -> None:
         """Wait until no visit goes on.
 
-        Raises
-        ------
-        DeviceError
-            One of the visits is this thread's own: its handler or finalizer cannot wait for it.
+        Raises DeviceError: one of the visits is this thread's own: its handler or finalizer cannot wait for it.
         """
         here = threading.get_ident()
         for visit in self._visits():

@@ -133,22 +133,13 @@ def convolution(
 ) -> Workload:
     """A convolution with all its tensors; results cover the output's range, and some lie past its ends.
 
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-        Tensors, by field, in place of random ones.
-    absent : sequence of str
-        Optional tensors that are left out.
-    layouts : mapping of str to str
-        Layouts of input_tensor, filter_tensor and output_tensor; by default they are packed.
-    owned : sequence of str
-        Tensors that are OWNED_BY_DML.
-    tensors : mapping of str to mapping
-        More members of TensorDesc, by field.
-    spatial_prefix : bool
-        Give rank 3 arrays of two elements; the first one is neutral.
-    **fields
-        Members of Workload.
+    arrays: tensors, by field, in place of random ones.
+    absent: optional tensors that are left out.
+    layouts: layouts of input_tensor, filter_tensor and output_tensor; by default they are packed.
+    owned: tensors that are OWNED_BY_DML.
+    tensors: more members of TensorDesc, by field.
+    spatial_prefix: give rank 3 arrays of two elements; the first one is neutral.
+    **fields: members of Workload.
     """
     layouts, tensors, given = layouts or {}, tensors or {}, arrays or {}
 
