@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dmlvk
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
 from dmlvk.vulkan.library import vk
 from tests.dlpack import from_dlpack
 from tests.runtime import fake_cuda
@@ -87,7 +88,8 @@ def test_reads_and_writes_of_the_host_take_their_place_too(cuda: FakeCuda, own: 
     assert np.array_equal(view, many * 3)
 
 
-def test_lists_and_sequences_cross_too(cuda: FakeCuda, own: dmlvk.Device) -> None:
+@pytest.mark.parametrize("is_split", [False, True])
+def test_lists_and_sequences_cross_too(cuda: FakeCuda, own: dmlvk.Device, is_split: bool) -> None:
     values = random(3)
     source, middle, result = own.tensor(values), own.tensor(values * 0), own.tensor(values * 0)
     copy = own.compile(copy_desc(source.desc))
@@ -95,6 +97,9 @@ def test_lists_and_sequences_cross_too(cuda: FakeCuda, own: dmlvk.Device) -> Non
         copy.bind(input_tensor=source, output_tensor=middle),
         copy.bind(input_tensor=middle, output_tensor=result),
     ]
+    if is_split:  # into a command buffer for each: the stream waits for the last of them
+        for binding in bindings:
+            binding.seconds = ((0.6 * MAXIMUM_SUBMISSION_SECONDS,),)
     sequence = own.sequence(bindings)
     seen, back = Array.from_dlpack(source, 1).elements, Array.from_dlpack(result, 1).elements
     for number, submit in enumerate([lambda: own.submit(bindings), sequence.submit, sequence.submit]):

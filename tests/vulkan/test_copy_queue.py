@@ -60,6 +60,25 @@ def test_compute_waits_once_for_a_large_write_and_a_write_for_what_uses_its_memo
         np.testing.assert_array_equal(target.numpy(), VALUES)
 
 
+@pytest.mark.parametrize("order", ["rising", "falling"])
+def test_a_write_waits_for_the_latest_of_what_is_required(
+    device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    with open_variant(device, "staged-copy-queue") as own:
+        copy = own.compile(copy_desc(SMALL))
+        source, target, unused = own.tensor(VALUES[:64]), own.tensor(SMALL), own.tensor(DESC)
+        for _ in range(2):
+            copy(input_tensor=source, output_tensor=target)
+        compute, copies, last = own.vulkan.queue, own.vulkan.copy_queue, own.vulkan.queue.submitted
+        assert copies is not None
+        monkeypatch.setattr(compute, "completed", 0)
+        for value in sorted((last - 1, last), reverse=order == "falling"):
+            own.vulkan.monitor.run(copies.require, compute, value)
+        submissions = Submissions(own, monkeypatch)
+        unused.write(VALUES)
+        assert submissions.seen == [("copy", ("compute", last))]
+
+
 @pytest.mark.parametrize("failure", ["refused", "interrupted before the driver", "interrupted after the driver"])
 def test_compute_still_waits_after_a_submission_that_failed(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, failure: str
