@@ -16,7 +16,6 @@ from dmlvk.errors import DescriptorError
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node, ShapeAndType
 from dmlvk.operators import OperatorDesc, Slice1Desc
-from dmlvk.runtime.tensor import TENSOR_ALIGNMENT
 from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc, packed_strides
 
 Array = npt.NDArray[Any]
@@ -298,10 +297,13 @@ class ProgramBuilder:
         self.dispatch(desc, {"input_tensor": source, "output_tensor": target})
 
     def move_into(self, source: Value, storage: int, offset: int) -> bool:
-        """Move a value to another storage, where its dispatch then writes it; whether that was possible."""
+        """Move a value to another storage, where its dispatch then writes it; whether that was possible.
+
+        The offset is one at which a tensor may begin.
+        """
         given = {value.storage for value in self.program.inputs.values()} | self.program.constants.keys()
         is_whole = source.offset == 0 and source.desc().total_size_in_bytes == self.program.sizes[source.storage]
-        if source.storage in given or source.storage == storage or not is_whole or offset % TENSOR_ALIGNMENT:
+        if source.storage in given or source.storage == storage or not is_whole:
             return False
 
         def moved(value: Value) -> Value:
