@@ -122,6 +122,12 @@ def test_segments_behind_a_bus_are_kept_for_the_next_tensor(device: dmlvk.Device
             first = own.tensor(desc)
             assert {id(segment.block) for segment in first.memory().segments} == blocks
             assert own.vulkan.memory.buffer_count == count
+        first.free()
+        own.wait()
+        assert own.memory_used == 0
+        for size, is_kept in ((SMALL_SEGMENT * 15 // 16, True), (SMALL_SEGMENT * 5 // 8, False)):
+            (segment,) = own.buffer(size)._live_memory().segments
+            assert (segment.block.size == SMALL_SEGMENT) == is_kept, "a much larger block would be wasted"
 
 
 def test_staging_keeps_out_of_the_way_of_the_device(device: dmlvk.Device) -> None:
