@@ -107,6 +107,7 @@ def test_large_buffers_lie_in_segments_and_give_them_back(device: dmlvk.Device) 
         del buffer, allocation
         assert own.memory_used == 0
         assert own.vulkan.memory.buffer_count == 0
+        assert not any(own.vulkan.memory._heaps._used), "messages and later allocations count what is there"
 
 
 def test_segments_behind_a_bus_are_kept_for_the_next_tensor(device: dmlvk.Device) -> None:
@@ -128,6 +129,19 @@ def test_segments_behind_a_bus_are_kept_for_the_next_tensor(device: dmlvk.Device
         for size, is_kept in ((SMALL_SEGMENT * 15 // 16, True), (SMALL_SEGMENT * 5 // 8, False)):
             (segment,) = own.buffer(size)._live_memory().segments
             assert (segment.block.size == SMALL_SEGMENT) == is_kept, "a much larger block would be wasted"
+
+
+def test_the_oldest_kept_segments_go_first(device: dmlvk.Device) -> None:
+    with open_variant(device, "segmented-staged") as own:
+        own.vulkan.memory._largest_kept = 2 * SMALL_SEGMENT
+        buffers = [own.buffer(SMALL_SEGMENT) for _ in range(3)]
+        blocks = [buffer._live_memory().segments[0].block for buffer in buffers]
+        while buffers:
+            del buffers[0]
+            assert own.memory_used == len(buffers) * SMALL_SEGMENT
+        buffers = [own.buffer(SMALL_SEGMENT) for _ in range(3)]
+        later = [buffer._live_memory().segments[0].block for buffer in buffers]
+        assert set(later[:2]) == set(blocks[1:]) and later[2] not in blocks
 
 
 def test_staging_keeps_out_of_the_way_of_the_device(device: dmlvk.Device) -> None:
