@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -189,3 +190,29 @@ def test_a_pickle_is_no_array(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps([1, 2]))
     with pytest.raises(files.FileError, match=r"array\.npy' is no \.npy file$"):
         files.read_npy(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows takes so long a name only where it is set up to")
+@pytest.mark.parametrize("has_handles", [True, False], ids=["as on Linux", "as on Windows"])
+def test_folders_for_a_name_of_many_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_handles: bool) -> None:
+    """More than Python lets a function call itself."""
+    if not has_handles:
+        monkeypatch.setattr(os, "supports_dir_fd", set())
+    (tmp_path / "neighbour").write_bytes(b"")
+    made = files.write_inside(tmp_path, "a/" * 1200 + "b", b"content")
+    assert made.read_bytes() == b"content"
+    made.unlink()
+    os.removedirs(made.parent)  # pytest's own removal would call itself as often
+    assert [path.name for path in tmp_path.iterdir()] == ["neighbour"]
+
+
+def test_no_folder_is_left_of_a_name_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows, nothing says beforehand that a name is too long."""
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+    monkeypatch.setattr(files, "require_replaceable", lambda path: None)
+    (tmp_path / "there").mkdir()
+    name = f"there/made/{'x' * 300}/b"
+    with pytest.raises(OSError) as caught:
+        files.write_inside(tmp_path, name, b"content")
+    assert caught.value.filename == str(tmp_path / name)
+    assert not list((tmp_path / "there").iterdir())

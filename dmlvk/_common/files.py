@@ -410,7 +410,7 @@ def place_inside(folder: Path, name: str | Path, also: Iterable[Path] = ()) -> t
 def _folder_below(root: Path, parts: Iterable[str]) -> Iterator[int | None]:
     """A handle of a folder below another, made where it is missing, no part of which is a link; None on Windows."""
     if os.open not in os.supports_dir_fd or os.mkdir not in os.supports_dir_fd:
-        root.joinpath(*parts).mkdir(parents=True, exist_ok=True)
+        _make_folders(root, parts)
         yield None
         return
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -425,6 +425,25 @@ def _folder_below(root: Path, parts: Iterable[str]) -> Iterator[int | None]:
         yield handle
     finally:
         os.close(handle)
+
+
+def _make_folders(root: Path, parts: Iterable[str]) -> None:
+    """Make folders below another, each in the one before; none is left if one cannot be made.
+
+    `Path.mkdir` and `os.makedirs` call themselves once for each folder, which a long name makes too often for Python.
+    """
+    folder, made = root, []
+    try:
+        for part in parts:
+            folder = folder / part
+            with suppress(FileExistsError):
+                folder.mkdir()
+                made.append(folder)
+    except OSError:
+        for each in reversed(made):
+            with suppress(OSError):  # another program uses it
+                each.rmdir()
+        raise
 
 
 @contextmanager
