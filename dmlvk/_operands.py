@@ -65,10 +65,7 @@ def quantized_data_type(
 ) -> DataType:
     """The type of a quantized output: the given one, else its zero point's, else its input's.
 
-    Raises
-    ------
-    DescriptorError
-        The given one is no 8-bit integer.
+    Raises DescriptorError: the given one is no 8-bit integer.
     """
     if output_dtype is not None:
         data_type = as_data_type(output_dtype)
@@ -148,10 +145,7 @@ def _with_channel_dimension(array: Array, rank: int | None) -> Array:
 def broadcast_sizes(function: str, operands: Mapping[str, Operand]) -> tuple[int, ...]:
     """The sizes to which operands broadcast, as in NumPy. No dimensions count as one element.
 
-    Raises
-    ------
-    DescriptorError
-        They do not broadcast.
+    Raises DescriptorError: they do not broadcast.
     """
     shapes = {name.removesuffix("_tensor"): tuple(operand.shape) for name, operand in operands.items()}
     try:
@@ -206,12 +200,8 @@ def convolution_operands(
 ) -> dict[str, Operand]:
     """The tensors of a convolution beside its input, by field; absent ones are left out.
 
-    Parameters
-    ----------
-    described : TensorDesc
-        The input.
-    constants : mapping of str to object
-        "input_scale", "filter_scale", "output_scale", "bias" and the zero points, as the one-liner takes them.
+    described: the input.
+    constants: "input_scale", "filter_scale", "output_scale", "bias" and the zero points, as the one-liner takes them.
     """
     output_type = quantized_data_type(output_dtype, constants["output_zero_point"], described.data_type)
     types = {"input": described.data_type, "filter": described_tensor(filter).data_type, "output": output_type}
@@ -234,16 +224,10 @@ def convolution_desc(
 ) -> QuantizedLinearConvolutionDesc:
     """The descriptor of a convolution whose output is packed.
 
-    Parameters
-    ----------
-    described : TensorDesc
-        The input.
-    tensors : mapping of str to TensorDesc
-        Those of `convolution_operands`.
-    output_zero_point, output_dtype : object
-        As the one-liner takes them.
-    windows : mapping of str to sequence of int
-        Strides, dilations and paddings.
+    described: the input.
+    tensors: those of `convolution_operands`.
+    output_zero_point, output_dtype: as the one-liner takes them.
+    windows: strides, dilations and paddings.
     """
     fields: dict[str, Any] = {"input_tensor": described, **tensors, "group_count": group_count}
     fields |= {name: spatial_operand(name, values, described.rank) for name, values in windows.items()}

@@ -32,10 +32,7 @@ _LINES = _Escapes({10: "\n"})
 def printable(text: str, *, is_multiline: bool = False) -> str:
     """A text with each character that is not to be shown as its escape, such as \\x1b: again the same if repeated.
 
-    Parameters
-    ----------
-    is_multiline : bool
-        Whether line ends stay as they are. Otherwise they are escapes, so that the text is one line.
+    is_multiline: whether line ends stay as they are. Otherwise they are escapes, so that the text is one line.
     """
     return text if text.isprintable() else text.translate(_LINES if is_multiline else _ESCAPES)
 

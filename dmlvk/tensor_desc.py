@@ -249,10 +249,7 @@ def _checked_strides(strides: object, rank: int) -> tuple[int, ...]:
 def _strides_of(array: Any, data_type: DataType) -> tuple[int, ...] | None:
     """An array's own strides in elements; None if it is packed.
 
-    Raises
-    ------
-    DescriptorError
-        No tensor has such strides.
+    Raises DescriptorError: no tensor has such strides.
     """
     size = data_type.size_in_bytes
     sizes = tuple(array.shape)

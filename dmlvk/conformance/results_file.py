@@ -43,10 +43,7 @@ def read_results(path: Path) -> Run:
 def read_device_runs(path: Path) -> list[Run]:
     """Read the results of each device, from a file that a run on a cluster has written, or a run on one device.
 
-    Raises
-    ------
-    ResultsError, OSError
-        As `read_results`.
+    Raises ResultsError, OSError: as `read_results`.
     """
     runs: dict[int, Run] = {}
     run: Run | None = None
@@ -111,10 +108,7 @@ def naming(path: Path | None) -> Iterator[None]:
 class ResultsWriter:
     """Appends to a file of results, line by line, so that results are kept however the run ends.
 
-    Raises
-    ------
-    OSError
-        The file cannot be written. Or it holds something other than results, and is left unchanged.
+    Raises OSError: the file cannot be written. Or it holds something other than results, and is left unchanged.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -129,16 +123,8 @@ class ResultsWriter:
     def write(self, entry: Environment | Result, run: int = 0) -> None:
         """Append a line.
 
-        Parameters
-        ----------
-        entry : Environment or Result
-        run : int
-            The number of the run in this file, if it holds the results of several devices.
-
-        Raises
-        ------
-        OSError
-            For example, the disk is full.
+        run: the number of the run in this file, if it holds the results of several devices.
+        Raises OSError: for example, the disk is full.
         """
         if self._file is None:
             return

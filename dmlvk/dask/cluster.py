@@ -23,10 +23,7 @@ DeviceAndDriver: TypeAlias = tuple[str, str]
 def worker_plugin(settings: dict[str, Any]) -> WorkerPlugin:
     """A plugin that takes a device of the worker's host.
 
-    Parameters
-    ----------
-    settings : dict
-        "version" and "kernels" of the client, "devices" as `claims.wanted` takes them, and the "cluster".
+    settings: "version" and "kernels" of the client, "devices" as `claims.wanted` takes them, and the "cluster".
     """
 
     class DevicePlugin(WorkerPlugin):  # type: ignore[misc]
@@ -191,10 +188,7 @@ def prepare(client: Client, devices: str | Sequence[int | str | DeviceInfo] | No
 def prepared(client: Client, devices: str | Sequence[int | str] | None = None) -> list[ClusterWorker]:
     """As `prepare`; waits for a first worker with a device, and returns only workers that have one.
 
-    Raises
-    ------
-    ClusterError
-        No worker has a device, with each worker's reason; or there is no worker.
+    Raises ClusterError: no worker has a device, with each worker's reason; or there is no worker.
     """
     end = time.monotonic() + PATIENCE
     while True:

@@ -71,18 +71,9 @@ def place_resource(place: str) -> str:
 class Holding:
     """A worker's device and models. Made by the plugin.
 
-    Parameters
-    ----------
-    worker : distributed.Worker
-    settings : dict
-        From `plugin.worker_plugin`.
-
-    Attributes
-    ----------
-    reason : str
-        Why the worker has no device; empty if it has one.
-    loaders : ThreadPoolExecutor
-        Threads on which tasks load batches. They end when nobody refers to them: a task may still run after `end`.
+    settings: from `plugin.worker_plugin`.
+    reason: why the worker has no device; empty if it has one.
+    loaders: threads on which tasks load batches. They end when nobody refers to them: a task may still run after `end`.
     """
 
     def __init__(self, worker: Worker, settings: dict[str, Any]) -> None:
@@ -174,10 +165,7 @@ class Holding:
     def run(self, digest: str, batch: Any, output_names: Any) -> Any:
         """Run a batch on a model. If the device is lost, it is opened again and the batch runs once more.
 
-        Raises
-        ------
-        LookupError
-            The model is not here.
+        Raises LookupError: the model is not here.
         """
         device = self.device()
         with self._lock:
@@ -304,10 +292,7 @@ class _Kept:
 def held_here() -> Holding:
     """What the worker of this task holds.
 
-    Raises
-    ------
-    ClusterError
-        This is no task of a worker that `prepare` has prepared.
+    Raises ClusterError: this is no task of a worker that `prepare` has prepared.
     """
     try:
         worker = get_worker()
@@ -323,10 +308,7 @@ def held_here() -> Holding:
 def held_by_task() -> Holding:
     """As `held_here`, for the tasks of dmlvk itself. If the worker has a device no more, the task runs elsewhere.
 
-    Raises
-    ------
-    distributed.Reschedule
-        The worker is closing, or somebody prepared the cluster for other devices.
+    Raises distributed.Reschedule: the worker is closing, or somebody prepared the cluster for other devices.
     """
     try:
         held = held_here()

@@ -32,11 +32,7 @@ KINDS = ("dispatch", "print", "writeFile")
 class DispatchCommand:
     """Run a dispatchable.
 
-    Attributes
-    ----------
-    dispatchable : Dispatchable
-    sources : mapping of str to Source
-        By field name.
+    sources: by field name.
     """
 
     dispatchable: Dispatchable
@@ -55,15 +51,9 @@ class Print:
 class WriteFile:
     """Write a resource to a file.
 
-    Attributes
-    ----------
-    resource : Resource
-    target_path : str
-        With this system's separators.
-    dimensions : tuple of int
-        Of a .npy file or a picture; empty for one dimension.
-    node : DocumentNode
-        Of the path, for messages.
+    target_path: with this system's separators.
+    dimensions: of a .npy file or a picture; empty for one dimension.
+    node: of the path, for messages.
     """
 
     resource: Resource
@@ -95,9 +85,7 @@ def read_command(
 ) -> Command:
     """A command.
 
-    Raises
-    ------
-    ModelError
+    Raises ModelError.
     """
     kind = node.require("type", f"one of {', '.join(KINDS)}")
     name = kind.text().lower()

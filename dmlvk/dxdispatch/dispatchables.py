@@ -56,9 +56,7 @@ class Dispatchable:
 def read_dispatchable(name: str, node: DocumentNode, resources: Mapping[str, Resource]) -> Dispatchable:
     """A dispatchable with its descriptor.
 
-    Raises
-    ------
-    ModelError
+    Raises ModelError.
     """
     desc, _ = read_descriptor(node)
     # Both are hints for DirectML, and change no result here. A wrong name is still an error, as it is there.
@@ -74,18 +72,9 @@ def read_bindings(
 ) -> dict[str, Source]:
     """The member "bindings" of a dispatchable or of a dispatch, by field name; everything in it is checked.
 
-    Parameters
-    ----------
-    node : DocumentNode
-        The dispatchable or the dispatch.
-    desc : OperatorDesc
-    resources : mapping of str to Resource
-    owned : bool
-        Whether to bind the tensors that are OWNED_BY_DML (a dispatchable does), or the others (a dispatch does).
-
-    Raises
-    ------
-    ModelError
+    node: the dispatchable or the dispatch.
+    owned: whether to bind the tensors that are OWNED_BY_DML (a dispatchable does), or the others (a dispatch does).
+    Raises ModelError.
     """
     bindings = node.get("bindings") if owned else node.require("bindings", "an object of resources by tensor")
     tensors = {
@@ -128,10 +117,7 @@ def _listed(place: DocumentNode) -> list[DocumentNode]:
 def read_source(node: DocumentNode, resources: Mapping[str, Resource]) -> Source:
     """A place in a resource: its name, or an object.
 
-    Raises
-    ------
-    ModelError
-        Also for a resource that the model does not have.
+    Raises ModelError: also for a resource that the model does not have.
     """
     if isinstance(node.value, str):
         return Source(node, find_resource(node, resources), 0)
@@ -159,9 +145,7 @@ def read_source(node: DocumentNode, resources: Mapping[str, Resource]) -> Source
 def find_resource(node: DocumentNode, resources: Mapping[str, Resource]) -> Resource:
     """The resource that a node names.
 
-    Raises
-    ------
-    ModelError
+    Raises ModelError.
     """
     name = node.text("the name of a resource")
     if name not in resources:

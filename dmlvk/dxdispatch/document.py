@@ -123,10 +123,7 @@ class DocumentNode:
 def read_document(path: Path) -> DocumentNode:
     """The root of a model.
 
-    Raises
-    ------
-    ModelError
-        The file is no such JSON, or cannot be read.
+    Raises ModelError: the file is no such JSON, or cannot be read.
     """
     try:
         content = files.read_bytes(path)

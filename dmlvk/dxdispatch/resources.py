@@ -73,9 +73,7 @@ class Resource:
 def read_resource(name: str, node: DocumentNode, folders: Sequence[Path]) -> Resource:
     """A resource of a model, its files included, which are in the folders.
 
-    Raises
-    ------
-    ModelError
+    Raises ModelError.
     """
     type_node = node.get("initialValuesDataType")
     data_type = None

@@ -66,16 +66,10 @@ class OneElement:
 class OneAChannel:
     """Sizes with one element for each channel of another tensor, in dimension 1 (or 0, if it is the only one).
 
-    Attributes
-    ----------
-    of : str
-        The tensor with the channels.
-    dimension : int
-        Its dimension of the channels.
-    noun : str
-        What an error calls a channel.
-    or_one : bool
-        Whether it may also have one element for all of them.
+    of: the tensor with the channels.
+    dimension: its dimension of the channels.
+    noun: what an error calls a channel.
+    or_one: whether it may also have one element for all of them.
     """
 
     of: str
@@ -145,19 +139,11 @@ class Rule:
 class TensorRule(Rule):
     """The rules of a tensor.
 
-    Attributes
-    ----------
-    types : tuple of DataType or Same
-    rank : (int, int) or Same
-        The least and the most dimensions.
-    sizes : Same, OneElement or OneAChannel, optional
-        None: any sizes, or the operator's `check` and `check_output` say which.
-    role : str
-        DATA, INDICES, SCALE, ZERO_POINT or BIAS.
-    of : str, optional
-        The tensor to which this scale, zero point or bias belongs.
-    type_from : tuple of str
-        Where an output that is left out has its data type from: from the first of these fields that is present.
+    rank: the least and the most dimensions.
+    sizes: None: any sizes, or the operator's `check` and `check_output` say which.
+    role: DATA, INDICES, SCALE, ZERO_POINT or BIAS.
+    of: the tensor to which this scale, zero point or bias belongs.
+    type_from: where an output that is left out has its data type from: from the first of these fields that is present.
     """
 
     is_output: bool
@@ -274,10 +260,7 @@ class AxisRule(Rule):
 class IntegersRule(IntegerRule):
     """A sequence of integers from `low` to `high`.
 
-    Attributes
-    ----------
-    count : function from OperatorDesc to tuple of int
-        The lengths that it may have.
+    count: the lengths that it may have.
     """
 
     count: Callable[[Any], tuple[int, ...]]
@@ -318,12 +301,8 @@ class DataTypeRule(Rule):
 class ElementRule(Rule):
     """A number that is kept, compared and written by its bits.
 
-    Attributes
-    ----------
-    of : str or DataType
-        The tensor whose data type it has, or the data type.
-    kept_as : str
-        The attribute that holds its bytes in memory.
+    of: the tensor whose data type it has, or the data type.
+    kept_as: the attribute that holds its bytes in memory.
     """
 
     of: str | DataType
@@ -381,17 +360,12 @@ def source(
 ) -> Any:
     """An input tensor.
 
-    Parameters
-    ----------
-    types : DataType, iterable of DataType, or same_as(field)
-    rank : int, (int, int), or same_as(field)
-        The number of dimensions: one, from the first to the second, or that of another tensor.
-    sizes : ONE_ELEMENT, one_a_channel(...) or same_as(field), optional
-        None: any sizes, or the operator's `check` says which. Equal sizes imply equal ranks.
-    role : str, optional
-        What the elements are, for random data.
-    default : None, optional
-        The tensor may be absent.
+    types: DataType, iterable of DataType, or same_as(field).
+    rank: the number of dimensions: one, from the first to the second, or that of another tensor.
+    sizes: ONE_ELEMENT, one_a_channel(...) or same_as(field). None: any sizes, or the operator's `check` says which.
+        Equal sizes imply equal ranks.
+    role: what the elements are, for random data.
+    default: the tensor may be absent.
     """
     return _tensor(default, types, rank, sizes, is_output=False, role=role, of=of)
 
@@ -678,16 +652,10 @@ def operator(
 ) -> Callable[[type[Descriptor]], type[Descriptor]]:
     """Make a class of fields the descriptor of an operator: a frozen dataclass, with what follows from the rules.
 
-    Parameters
-    ----------
-    name : str
-        DirectML's name without ``DML_OPERATOR_``.
-    number : int
-        The place in the order of the conformance cases and of the benchmark. A new operator has the highest one.
-    family : str
-        The kind of operators that share a planner.
-    successor : type of OperatorDesc, optional
-        The operator that took its place, and whose kernels it runs.
+    name: DirectML's name without ``DML_OPERATOR_``.
+    number: the place in the order of the conformance cases and of the benchmark. A new operator has the highest one.
+    family: the kind of operators that share a planner.
+    successor: the operator that took its place, and whose kernels it runs.
     """
 
     def declare(declared: type[Descriptor]) -> type[Descriptor]:

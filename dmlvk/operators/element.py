@@ -19,19 +19,10 @@ FLOAT_FORMATS = {DataType.FLOAT16: "<e", DataType.FLOAT32: "<f", DataType.FLOAT6
 def encode_element(descriptor: str, field: str, value: Any, data_type: DataType) -> bytes:
     """Encode a number as an element of a data type, in little endian order.
 
-    Parameters
-    ----------
-    descriptor, field : str
-        The class and the field that an error names.
-    value : int, float, NumPy scalar or bytes
-        A NumPy scalar of the data type keeps its bits, and so do bytes, which are the element itself. Other numbers are
-        rounded once to a floating point type, to the nearest value, and must fit an integer type exactly.
-    data_type : DataType
-
-    Raises
-    ------
-    DescriptorError
-        The value is not a number, or the data type cannot hold it.
+    descriptor, field: the class and the field that an error names.
+    value: a NumPy scalar of the data type keeps its bits, and so do bytes, which are the element itself. Other numbers
+        are rounded once to a floating point type, to the nearest value, and must fit an integer type exactly.
+    Raises DescriptorError: the value is not a number, or the data type cannot hold it.
     """
     if isinstance(value, bytes):
         if len(value) != data_type.size_in_bytes:
@@ -79,10 +70,7 @@ def element_text(content: bytes, data_type: DataType) -> str:
 def _nearest(value: Any) -> float:
     """The float64 that is nearest to a real number.
 
-    Raises
-    ------
-    OverflowError
-        The number is finite and too large.
+    Raises OverflowError: the number is finite and too large.
     """
     nearest = float(value)
     if math.isinf(nearest) and nearest != value:  # a long double; integers and fractions raise it themselves

@@ -20,14 +20,10 @@ Five = tuple[int, int, int, int, int]
 class PoolingGeometry:
     """Windows over a tensor {N, C, D, H, W}; of a tensor of rank 4, D is 1. Triples are (depth, height, width).
 
-    Attributes
-    ----------
-    batch, channels : int
-    input_size, output_size : tuple of 3 int
-    window, strides, dilations, start_padding : tuple of 3 int
-        Output o has taps at the positions o * stride - start_padding + t * dilation, for t below the window's size.
-    input_strides, output_strides : tuple of 5 int
-        Strides of the tensors in elements.
+    input_size, output_size: tuple of 3 int.
+    window, strides, dilations, start_padding: tuple of 3 int. Output o has taps at the positions o * stride -
+        start_padding + t * dilation, for t below the window's size.
+    input_strides, output_strides: tuple of 5 int. Strides of the tensors in elements.
     """
 
     batch: int

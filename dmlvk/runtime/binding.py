@@ -208,21 +208,11 @@ def check_tensors(
 ) -> dict[str, Tensor]:
     """Check the tensors against the fields of the descriptor.
 
-    Parameters
-    ----------
-    operator : str
-        For messages.
-    fields : mapping of str to TensorDesc
-        The tensors that must be bound.
-    tensors : mapping of str to object
-        The tensors that the caller gave.
-    engine : Engine
-
-    Raises
-    ------
-    BindingError
-        A tensor is missing or unknown. Or its data type, sizes or strides differ from its field's. Or it has less
-        memory or a smaller alignment than its field needs, was freed, or belongs to another device.
+    operator: for messages.
+    fields: the tensors that must be bound.
+    tensors: the tensors that the caller gave.
+    Raises BindingError: a tensor is missing or unknown. Or its data type, sizes or strides differ from its field's. Or
+        it has less memory or a smaller alignment than its field needs, was freed, or belongs to another device.
     """
     unknown = [name for name in tensors if name not in fields]
     if unknown:
@@ -279,9 +269,7 @@ def _check_desc(operator: str, name: str, tensor: Tensor, expected: TensorDesc) 
 def check_aliasing(operator: str, memory: Mapping[str, MemoryRange], outputs: tuple[str, ...]) -> None:
     """Check that no output shares a byte with an input or another output.
 
-    Raises
-    ------
-    BindingError
+    Raises BindingError.
     """
     for output in outputs:
         for name, place in memory.items():

@@ -98,12 +98,8 @@ class DeviceList(list[DeviceInfo]):
 def chosen(selector: DeviceInfo | int | str | None = None) -> PhysicalDevice:
     """The device that a selector names: as `choose` takes it, or a description that `devices()` has given.
 
-    Raises
-    ------
-    DeviceError
-        There is no device, or none matches; the message lists the devices.
-    TypeError
-        The selector has another type.
+    Raises DeviceError: there is no device, or none matches; the message lists the devices.
+    Raises TypeError: the selector has another type.
     """
     return choose(selector.here if isinstance(selector, DeviceInfo) else selector)
 
@@ -134,10 +130,7 @@ def best_devices() -> list[DeviceInfo]:
 
     A GPU under two drivers counts once: of GPUs of one model, only those of the first driver are taken.
 
-    Raises
-    ------
-    DeviceError
-        There is no device; the message says what to install.
+    Raises DeviceError: there is no device; the message says what to install.
     """
     found = devices()
     if not found:

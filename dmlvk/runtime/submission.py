@@ -39,13 +39,8 @@ class TimestampQueries:
 
     The caller must have entered the device's monitor to make one.
 
-    Parameters
-    ----------
-    vulkan : VulkanDevice
-    dispatches : int
-        Of the recording.
-    of_each : bool
-        Whether each dispatch has a time of its own. Timestamps between dispatches take a little time themselves.
+    dispatches: of the recording.
+    of_each: whether each dispatch has a time of its own. Timestamps between dispatches take a little time themselves.
     """
 
     def __init__(self, vulkan: VulkanDevice, dispatches: int, of_each: bool = True) -> None:
