@@ -53,7 +53,7 @@ KERNEL_PATHS: Mapping[type[OperatorDesc], tuple[str, ...]] = MappingProxyType(pa
 
 
 class Planner(Protocol):
-    """The function `plan` of an operator's module."""
+    """The function `plan` of an operator's module: `path` is one of its paths or None, which chooses."""
 
     def __call__(
         self, desc: Any, profile: DeviceProfile, /, *, path: str | None = None, offsets: Mapping[str, int]

@@ -29,11 +29,7 @@ UNIT = 16
 
 
 def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
-    """Plan a BYTE_TABLE.
-
-    path: one of PATHS; None chooses.
-    offsets: bytes from the start of its memory to a tensor's own start, by field.
-    """
+    """Plan a BYTE_TABLE."""
     require_path(desc.operator_name, path, PATHS)
     is_single = desc.second_input_tensor is None and desc.axis is None
     if path == SHARED and not is_single:

@@ -76,11 +76,7 @@ def plan(
     path: str | None = None,
     offsets: Mapping[str, int],
 ) -> Plan:
-    """Plan an ELEMENT_WISE_QUANTIZED_LINEAR_ADD.
-
-    path: one of PATHS; None chooses.
-    offsets: bytes from the start of its memory to a tensor's own start, by field.
-    """
+    """Plan an ELEMENT_WISE_QUANTIZED_LINEAR_ADD."""
     require_path(desc.operator_name, path, PATHS)
     chosen = path or (SUM if has_floats(profile) else TABLE)
     builder = PlanBuilder(profile, offsets)

@@ -38,11 +38,7 @@ def plan(
     path: str | None = None,
     offsets: Mapping[str, int],
 ) -> Plan:
-    """Plan a QUANTIZED_LINEAR_CONVOLUTION_ADD.
-
-    path: as for the convolution.
-    offsets: bytes from the start of its memory to a tensor's own start, by field.
-    """
+    """Plan a QUANTIZED_LINEAR_CONVOLUTION_ADD."""
     # If the sum is apart, the convolution's output lies elsewhere.
     convolved = {field: offset for field, offset in offsets.items() if field != OUTPUT}
     convolution = plan_convolution(desc.convolution, profile, path=path, offsets=convolved)

@@ -29,11 +29,7 @@ def plan_slice1(
     path: str | None = None,
     offsets: Mapping[str, int],
 ) -> Plan:
-    """Plan a SLICE1 or a SLICE.
-
-    path: one of PATH_NAMES; None chooses.
-    offsets: bytes from the start of its memory to a tensor's own start, by field.
-    """
+    """Plan a SLICE1 or a SLICE."""
     require_path(desc.operator_name, path, PATH_NAMES)
     nest = nest_of(desc)
     chosen = cheapest(nest, profile) if path is None else next(each for each in PATHS if each.name == path)
