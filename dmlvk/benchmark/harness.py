@@ -90,13 +90,6 @@ def run(
     return record
 
 
-def is_correct(record: Record) -> bool:
-    """Whether every result of a run was right: those of the marks and the cases. Those of the peers do not count."""
-    return all(mark["correct"] for mark in record["marks"].values()) and all(
-        row.get("correct", True) for row in record["cases"]
-    )
-
-
 def unit_of(kernels: Iterable[str]) -> str | None:
     """The unit with which kernels multiply, by their SPIR-V: "matrix" or "dot_product"; None for neither."""
     declared: set[int] = set()

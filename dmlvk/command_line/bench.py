@@ -192,7 +192,7 @@ def _bench_cluster(request: BenchRequest, choice: Choice) -> None:
     assert request.scheduler is not None
     json_path, markdown_path = request.json_path, request.markdown_path
     with connected(request.scheduler) as client:
-        from dmlvk.benchmark import cluster, harness
+        from dmlvk.benchmark import cluster
         from dmlvk.benchmark.kinds import kind_for
         from dmlvk.benchmark.peers import PEERS
 
@@ -215,5 +215,5 @@ def _bench_cluster(request: BenchRequest, choice: Choice) -> None:
         )
     for record in records:
         kind_for(record).show(record, console(), request.dispatches)
-    if not all(harness.is_correct(record) for record in records):
+    if not all(kind_for(record).is_correct(record) for record in records):
         raise click.ClickException("a result is DIFFERENT from the expected one")

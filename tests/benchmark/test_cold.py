@@ -16,8 +16,7 @@ from click.testing import CliRunner, Result
 
 import dmlvk
 from dmlvk.benchmark.cold import CACHES, EMPTY, FIRST_RESULT, KEPT, ONE_THREAD, WAYS, measurement, process
-from dmlvk.benchmark.cold.picture import figure_of
-from dmlvk.benchmark.cold.tables import first_result_seconds, is_correct, sections
+from dmlvk.benchmark.cold.tables import figure_of, first_result_seconds, is_correct, sections
 from dmlvk.benchmark.networks import NETWORKS, Dimensions, Network
 from dmlvk.benchmark.networks.work import work_of
 from dmlvk.benchmark.records import read

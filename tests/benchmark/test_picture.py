@@ -12,9 +12,9 @@ import matplotlib
 import pytest
 from matplotlib.text import Text
 
-from dmlvk.benchmark import drawing, picture
+from dmlvk.benchmark import drawing, tables
 from dmlvk.benchmark.kinds import kind_for
-from dmlvk.benchmark.networks import picture as network_picture
+from dmlvk.benchmark.networks import tables as network_tables
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.records import Record
 
@@ -35,7 +35,7 @@ def labels(axes: Any) -> list[str]:
 
 def drawn(record: Record) -> tuple[Any, list[Any], list[Any]]:
     """The figure, its axes, and its legends."""
-    figure = picture.figure_of(record)
+    figure = tables.figure_of(record)
     drawing.fit(figure)
     figure.draw_without_rendering()
     return figure, figure.axes, [legend for part in figure.subfigs for legend in part.legends]
@@ -113,7 +113,7 @@ def texts_of(figure: Any) -> list[Any]:
 @pytest.mark.parametrize("path", [H200, H200.with_stem("nvidia-h200-resnet50")], ids=lambda path: path.stem)
 def test_no_text_is_cut_and_all_can_be_read_on_a_telephone(path: Path) -> None:
     record = json.loads(path.read_text(encoding="utf-8"))
-    module = network_picture if "network" in record else picture
+    module = network_tables if "network" in record else tables
     figure = module.figure_of(record)
     drawing.fit(figure)
     height, width = figure.bbox.height, figure.bbox.width
@@ -128,7 +128,7 @@ def test_no_text_is_cut_and_all_can_be_read_on_a_telephone(path: Path) -> None:
 
 def test_a_long_title_is_broken(record: Record) -> None:
     device = {**record["device"], "name": "a name of many words " * 6}
-    figure = picture.figure_of({**record, "device": device})
+    figure = tables.figure_of({**record, "device": device})
     drawing.fit(figure)
     title = figure._suptitle
     figure.draw_without_rendering()

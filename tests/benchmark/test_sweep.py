@@ -20,9 +20,8 @@ from dmlvk.benchmark.marks import Mark
 from dmlvk.benchmark.records import Record, read
 from dmlvk.benchmark.sweep import OPERATORS, measurement
 from dmlvk.benchmark.sweep.measurement import SweepSettings, bound, run
-from dmlvk.benchmark.sweep.picture import figure_of
 from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, SweptShape, shapes
-from dmlvk.benchmark.sweep.tables import is_correct, measured, sections, share
+from dmlvk.benchmark.sweep.tables import figure_of, is_correct, measured, sections, share
 from dmlvk.benchmark.timing import Times
 from dmlvk.benchmark.work import Work
 from dmlvk.command_line import main
