@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dmlvk._common import files
 from dmlvk._common.bits import as_bits
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.folders import file_system_name
+from dmlvk.conformance.outputs import file_system_name
 from dmlvk.conformance.running.placement import Placement, placed_tensors
 from dmlvk.dxdispatch.descriptors import camel_case, write_descriptor
 from dmlvk.runtime.elements import element_view

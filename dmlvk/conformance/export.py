@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dmlvk._common import files
 from dmlvk._common.bits import as_bits
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.folders import folder_name
+from dmlvk.conformance.outputs import folder_name
 from dmlvk.conformance.profiles import workload_profile
 from dmlvk.conformance.results import Environment, Result
 from dmlvk.conformance.running.placement import Placement, placed_tensors

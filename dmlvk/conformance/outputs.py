@@ -1,12 +1,10 @@
-"""Outputs kept beside a file of results, so that those of two devices can be compared element by element.
-
-`dmlvk conformance --json NAME.jsonl --keep-outputs` writes the output of each case as .npy into the folder
-NAME.outputs beside the results.
-"""
+"""The outputs of cases, kept in files, and names for a case's files and folders, which any file system takes."""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk._common import files
-from dmlvk.conformance.folders import folder_name
 from dmlvk.conformance.results import Result
 
 
@@ -53,3 +50,21 @@ def kept_output(folder: Path, result: Result) -> npt.NDArray[Any] | None:
         return files.read_npy(folder / f"{folder_name(result)}.npy")
     except OSError:
         return None
+
+
+# Longer names make trouble in folders within folders on Windows.
+LONGEST_NAME = 100
+
+
+def folder_name(result: Result) -> str:
+    """A name for a case's folder on any file system."""
+    return file_system_name(result.name if result.profile == "device" else f"{result.profile}.{result.name}")
+
+
+def file_system_name(name: str) -> str:
+    """A case's name for any file system. If it is cut short, a hash keeps it distinct."""
+    folder = re.sub(r"[^A-Za-z0-9.=,_-]+", "_", name)
+    if len(folder) <= LONGEST_NAME:
+        return folder
+    mark = "." + hashlib.sha256(name.encode()).hexdigest()[:8]
+    return folder[: LONGEST_NAME - len(mark)] + mark

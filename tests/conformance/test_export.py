@@ -18,7 +18,7 @@ import dmlvk
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.conformance.cases import all_cases
 from dmlvk.conformance.export import export_case
-from dmlvk.conformance.folders import folder_name
+from dmlvk.conformance.outputs import folder_name
 from dmlvk.conformance.results import Result, Status
 from dmlvk.conformance.running.execution import Devices, execute
 from dmlvk.conformance.running.worker import environment

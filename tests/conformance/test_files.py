@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dmlvk.command_line import main
-from dmlvk.conformance.folders import folder_name
+from dmlvk.conformance.outputs import folder_name
 from dmlvk.conformance.results import Environment, ResultsError, Status
 from dmlvk.conformance.results import Result as ConformanceResult
 from dmlvk.conformance.results_file import ResultsWriter, read_results

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from dmlvk.conformance.digests import compared, recorded_digests, write_digests
-from dmlvk.conformance.reports.html import matrices, write_html
+from dmlvk.conformance.reports.html import matrices_by_types, write_html
 from dmlvk.conformance.reports.junit import write_junit
 from dmlvk.conformance.results import Environment, Result, ResultsError, Run, Status
 from dmlvk.conformance.results_file import ResultsWriter, read_results
@@ -184,7 +184,7 @@ def test_html_needs_nothing_beside_itself(tmp_path: Path, run: Run) -> None:
 
 
 def test_the_matrix_counts_operators_by_types_and_path(run: Run) -> None:
-    device, minimum = matrices(run.results.values())
+    device, minimum = matrices_by_types(run.results.values())
     assert (device.profile, device.operator, device.columns) == ("device", "SLICE1", ["blocks", "tiles"])
     cells = dict(device.rows)
     (of_int64, absent), (of_uint8, unsupported) = cells["int64"], cells["uint8"]
@@ -203,7 +203,7 @@ def test_a_path_whose_sums_are_shared_is_no_column_of_its_own() -> None:
         Result(f"convolution:x={path}", "device", Status.PASS, operator="C", types="int8", path=path)
         for path in ("split_k", "split_k/7", "split_k/50", "direct", "")
     ]
-    (found,) = matrices(results)
+    (found,) = matrices_by_types(results)
     assert found.columns == ["any", "direct", "split_k"]
     assert [cell.text for _, cells in found.rows for cell in cells if cell] == ["1", "1", "3"]
 

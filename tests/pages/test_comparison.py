@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dmlvk.command_line import main
-from dmlvk.conformance.comparison.findings import Findings, compare, count_text, matrices
+from dmlvk.conformance.comparison.findings import Findings, compare, matrices_by_device
 from dmlvk.conformance.comparison.page import page as page_of
 from dmlvk.conformance.results import Result, Status
 from tests.conformance.comparison.made_results import environment, result, written
@@ -115,10 +115,8 @@ def test_matrices_are_those_of_the_results(page: Page, findings: Findings) -> No
     ):
         shown[card[0]] = card[1]
     expected = {
-        matrix.operator: [
-            [run.label, [count_text(cell) if cell else "" for cell in cells]] for run, cells in matrix.rows
-        ]
-        for matrix in matrices(findings.runs)
+        matrix.operator: [[label, [cell.text if cell else "" for cell in cells]] for label, cells in matrix.rows]
+        for matrix in matrices_by_device(findings.runs)
     }
     assert shown == expected
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,8 @@ from dmlvk.conformance.comparison.changes import (
 )
 from dmlvk.conformance.comparison.elements import KeptOutputs
 from dmlvk.conformance.comparison.runs import ComparisonError, DeviceRun, read_runs
-from dmlvk.conformance.results import Result, Status
+from dmlvk.conformance.reports.matrices import Matrix, matrices
+from dmlvk.conformance.results import Status
 
 
 @dataclass(frozen=True)
@@ -123,34 +123,6 @@ def _notes_on_figures(figures: Sequence[Figures]) -> list[str]:
     ]
 
 
-def count_text(counts: Mapping[Status, int]) -> str:
-    """ "37" passed, or "2 of 37" are bad; a dash if none was supported."""
-    total = sum(counts.values())
-    good = sum(count for status, count in counts.items() if Result("", "", status).is_good)
-    if good < total:
-        return f"{total - good} of {total}"
-    return str(total - counts.get(Status.NOT_SUPPORTED, 0) or "–")
-
-
-@dataclass(frozen=True)
-class DeviceMatrix:
-    """One operator: devices as rows, the operator's own paths as columns."""
-
-    operator: str
-    paths: tuple[str, ...]
-    rows: tuple[tuple[DeviceRun, tuple[Counter[Status] | None, ...]], ...]
-
-
-def matrices(runs: Sequence[DeviceRun]) -> list[DeviceMatrix]:
-    """A matrix for each operator. A case that was not built counts under the name of its group."""
-    counts: dict[str, dict[str, dict[str, Counter[Status]]]] = defaultdict(lambda: defaultdict(dict))
-    for run in runs:
-        for result in run.results.values():
-            operator = result.operator or result.name.partition(":")[0]
-            counts[operator][run.label].setdefault(result.column, Counter())[result.status] += 1
-    found = []
-    for operator, by_run in sorted(counts.items()):
-        paths = tuple(sorted({path for cells in by_run.values() for path in cells}))
-        rows = tuple((run, tuple(by_run[run.label].get(path) for path in paths)) for run in runs if run.label in by_run)
-        found.append(DeviceMatrix(operator, paths, rows))
-    return found
+def matrices_by_device(runs: Sequence[DeviceRun]) -> list[Matrix]:
+    """A matrix for each operator, over all profiles, with devices as rows."""
+    return matrices(("", run.label, result) for run in runs for result in run.results.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dmlvk._printable import markdown, markdown_code
 from dmlvk.conformance.comparison.changes import Change, SpeedChange
-from dmlvk.conformance.comparison.findings import Findings, count_text, matrices
+from dmlvk.conformance.comparison.findings import Findings, matrices_by_device
 
 # At most this many cases of one kind are listed; the files of --html and --json have all.
 MOST_LISTED = 50
@@ -50,10 +50,10 @@ def _devices(findings: Findings) -> Iterator[str]:
 
 
 def _operators(findings: Findings) -> Iterator[str]:
-    for matrix in matrices(findings.runs):
+    for matrix in matrices_by_device(findings.runs):
         yield from (f"## {markdown(matrix.operator)}", "")
-        rows = [[run.label, *(count_text(cell) if cell else "" for cell in cells)] for run, cells in matrix.rows]
-        yield from table(["device", *matrix.paths], rows, right_from=1)
+        rows = [[label, *(cell.text if cell else "" for cell in cells)] for label, cells in matrix.rows]
+        yield from table(["device", *matrix.columns], rows, right_from=1)
     if findings.runs:
         yield "How many cases gave what they must on each kernel path, or how many of all did not. A dash: the device"
         yield from ("does not have the path, or the path does not take these cases.", "")

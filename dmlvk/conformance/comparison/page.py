@@ -12,7 +12,8 @@ from markupsafe import Markup
 from dmlvk._common import files
 from dmlvk._printable import printable_data
 from dmlvk.conformance.comparison.findings import Findings
-from dmlvk.conformance.reports.html import WORST_FIRST, shown, style
+from dmlvk.conformance.reports.html import shown, style
+from dmlvk.conformance.reports.matrices import WORST_FIRST
 from dmlvk.conformance.results import Result, Status
 
 # The page shows at most this much of a message.

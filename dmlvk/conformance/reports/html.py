@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,70 +14,19 @@ from markupsafe import Markup, escape
 
 from dmlvk._common import files
 from dmlvk._printable import printable
+from dmlvk.conformance.reports.matrices import Cell, Matrix, matrices
 from dmlvk.conformance.results import Result, Run, Status
 from dmlvk.conformance.waivers import WaiverReport
 
-# The worst result in a cell of the matrix gives the cell its colour.
-WORST_FIRST = (
-    Status.DEVICE_LOST,
-    Status.TIMEOUT,
-    Status.FAIL,
-    Status.FLAKY,
-    Status.PASS,
-    Status.UNPREDICTABLE,
-    Status.NOT_SUPPORTED,
-)
 # At most this many of the slowest cases are listed.
 SLOWEST_COUNT = 10
 
 
-@dataclass
-class Cell:
-    """The results of one operator and types on one path."""
-
-    counts: Counter[Status] = field(default_factory=Counter)
-
-    @property
-    def worst(self) -> Status:
-        return next(status for status in WORST_FIRST if self.counts[status])
-
-    @property
-    def text(self) -> str:
-        """ "37", or the number of bad results of all: "2 of 37"."""
-        total = sum(self.counts.values())
-        good = sum(count for status, count in self.counts.items() if Result("", "", status).is_good)
-        if good < total:
-            return f"{total - good} of {total}"
-        return str(total - self.counts[Status.NOT_SUPPORTED] or "–")
-
-    @property
-    def tooltip(self) -> str:
-        return ", ".join(f"{self.counts[status]} {status.value}" for status in Status if self.counts[status])
-
-
-@dataclass
-class Matrix:
-    """One operator on one profile: its types as rows, its own paths as columns."""
-
-    profile: str
-    operator: str
-    columns: list[str]
-    rows: list[tuple[str, list[Cell | None]]]
-
-
-def matrices(results: Iterable[Result]) -> list[Matrix]:
-    """The matrices of a run, by profile and operator. A case that was not built counts under the name of its group."""
-    cells: dict[tuple[str, str], dict[str, dict[str, Cell]]] = {}
-    for result in results:
-        rows = cells.setdefault((result.profile, result.operator or result.name.partition(":")[0]), {})
-        rows.setdefault(result.types, {}).setdefault(result.column, Cell()).counts[result.status] += 1
-    profiles = list(dict.fromkeys(profile for profile, _ in cells))
-    found = []
-    for profile, operator in sorted(cells, key=lambda key: (profiles.index(key[0]), key[1])):
-        rows = cells[profile, operator]
-        columns = sorted({path for row in rows.values() for path in row})
-        lines = [(types, [row.get(path) for path in columns]) for types, row in sorted(rows.items())]
-        found.append(Matrix(profile, operator, columns, lines))
+def matrices_by_types(results: Iterable[Result]) -> list[Matrix]:
+    """The matrices of a run, with types as rows."""
+    found = matrices((result.profile, result.types, result) for result in results)
+    for matrix in found:
+        matrix.rows.sort(key=lambda row: row[0])
     return found
 
 
@@ -136,7 +85,7 @@ def page(run: Run, waivers: WaiverReport, groups: Mapping[str, str] = MappingPro
         statuses=[(status.value, counts[status]) for status in Status],
         total=len(results),
         style=Markup(style()),
-        matrices=matrices(results),
+        matrices=matrices_by_types(results),
         groups=tested_groups(results, groups),
         failures=[result for result in run.failures if not result.waiver],
         waivers=waivers,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlvk.conformance.comparison.findings import Findings, compare, matrices
+from dmlvk.conformance.comparison.findings import Findings, compare, matrices_by_device
 from dmlvk.conformance.comparison.page import page, rows
 from dmlvk.conformance.results import Status
 from tests.conformance.comparison.made_results import FIRST, THIRD, environment, result, results, written
@@ -97,11 +97,11 @@ def test_every_choice_is_one_of_the_data(findings: Findings) -> None:
 
 
 def test_matrices_have_only_an_operators_own_paths(findings: Findings) -> None:
-    found = {matrix.operator: matrix for matrix in matrices(findings.runs)}
-    assert found["SLICE1"].paths == ("blocks", "tiles")
-    assert found["ONE_HOT"].paths == ("blocks", "rows")
+    found = {matrix.operator: matrix for matrix in matrices_by_device(findings.runs)}
+    assert found["SLICE1"].columns == ["blocks", "tiles"]
+    assert found["ONE_HOT"].columns == ["blocks", "rows"]
     (red, red_cells), (green, green_cells), (_, blue_cells) = found["ONE_HOT"].rows
-    assert (red.label, green.label) == ("Red 9 26.1.0", "Green 5 580.1")
+    assert (red, green) == ("Red 9 26.1.0", "Green 5 580.1")
     assert red_cells[1] is None and green_cells[1] is not None
-    assert green_cells[1][Status.TIMEOUT] == 1
-    assert blue_cells[0] is not None and blue_cells[0][Status.FAIL] == 1
+    assert green_cells[1].counts[Status.TIMEOUT] == 1
+    assert blue_cells[0] is not None and blue_cells[0].counts[Status.FAIL] == 1

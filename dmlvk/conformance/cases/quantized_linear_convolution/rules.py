@@ -1,8 +1,7 @@
 """Cases of QUANTIZED_LINEAR_CONVOLUTION: types, sizes, layouts and kernel paths.
 
 `arithmetic` has the cases of the arithmetic, `kinds` those of convolutions with kernel paths of their own,
-`float_products` those for devices that multiply floats, `few_registers` those for devices with few registers, `split_k`
-those whose K is split over subgroups.
+`other_devices` those for the kernels of other devices, `split_k` those whose K is split over subgroups.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from dmlvk.conformance.cases.combinations import DEVICES, GPU, PLANNERS_CHOICE, 
 from dmlvk.conformance.cases.layouts import LIMITS, offset_of
 from dmlvk.conformance.cases.quantized_linear_convolution import (
     arithmetic,
-    few_registers,
-    float_products,
     kinds,
+    other_devices,
     split_k,
 )
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
@@ -346,8 +344,7 @@ GROUPS = (
     ),
     group(f"{OPERATOR}:large", large, path=GENERAL, default="none", support=is_past_the_range),
     *kinds.GROUPS,
-    *float_products.GROUPS,
-    *few_registers.GROUPS,
+    *other_devices.GROUPS,
     *split_k.GROUPS,
     *arithmetic.GROUPS,
 )
