@@ -200,7 +200,6 @@ def convolution_operands(
 ) -> dict[str, Operand]:
     """The tensors of a convolution beside its input, by field; absent ones are left out.
 
-    described: the input.
     constants: "input_scale", "filter_scale", "output_scale", "bias" and the zero points, as the one-liner takes them.
     """
     output_type = quantized_data_type(output_dtype, constants["output_zero_point"], described.data_type)
@@ -224,7 +223,6 @@ def convolution_desc(
 ) -> QuantizedLinearConvolutionDesc:
     """The descriptor of a convolution whose output is packed.
 
-    described: the input.
     tensors: those of `convolution_operands`.
     output_zero_point, output_dtype: as the one-liner takes them.
     windows: strides, dilations and paddings.

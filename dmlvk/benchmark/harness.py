@@ -33,7 +33,6 @@ class OperatorSettings:
     """The settings of a run.
 
     rounds: timed runs of each measured item; fewer if they take long.
-    peers: names of the peers to measure.
     left_out: names of the peers that are not measured, and why: the record lists them as absent.
     """
 

@@ -46,7 +46,6 @@ class Mark:
     rate: bytes per second for copy (reads plus writes) and fill, operations per second for the others.
     unit: "bytes/s" or "operations/s".
     what: a description for people.
-    correct: whether the result was right.
     """
 
     name: str

@@ -64,8 +64,6 @@ def measure(
 
     device: opened with `timestamps=True`.
     inputs: by descriptor field. Tensors that are OWNED_BY_DML are given once, beforehand, and are not part of the time.
-    expected: the right output.
-    path: forces a kernel path.
     Raises PathError: the operator has no such path here.
     """
     operator = device.compile(desc, path=path, wait=True)
@@ -87,7 +85,6 @@ def bind_anew(
     """Bind an operator to sets of tensors of its own.
 
     inputs: by descriptor field. Tensors that are OWNED_BY_DML are given here, once.
-    count: the number of sets.
     Returns the bindings, and for each its output, filled with a pattern that a run has to overwrite.
     """
     described = operator.desc.tensors

@@ -52,7 +52,6 @@ def run_onnx(
 ) -> None:
     """Run a model on given or random inputs, and print where its nodes run.
 
-    selector: of the device.
     inputs: each "name=file.npy". The second file of a name belongs to the second run, and so on. Without any, the
         inputs are random, and a dimension of any size is 1.
     output: the folder for the outputs, "name.npy"; where there are several runs, "0_name.npy" and so on.

@@ -59,7 +59,6 @@ class Workload:
     device_type: the type of device to plan for: a GPU's plans can run on a CPU driver, and the reverse.
     profile: a name of `profiles.PROFILES` to plan by, besides that of the run: it gives the kernels of other devices.
     is_defined: False if the operator leaves the output's values open: then the only check is that nothing else changes.
-    way: how it is run.
     part: the images of the output that the digest is about; None for all. All of the output is checked.
     """
 

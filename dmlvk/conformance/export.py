@@ -37,7 +37,6 @@ CASE = "case.json"
 def export_case(case: Case, result: Result, environment: Environment, parent: Path) -> Path:
     """Write a case into a folder of its own.
 
-    result: the result, with its profile.
     parent: the folder in which the new folder is made.
     Returns the folder.
     Raises ValueError: the device does not have the path that the case forces.

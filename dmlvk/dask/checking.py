@@ -66,11 +66,7 @@ def _unlikeness(one: ClusterWorker, other: ClusterWorker) -> tuple[bool, bool]:
 
 
 def difference(label: str, outputs: Any, other: str, again: Any) -> str:
-    """The first element whose bits differ between two devices' outputs; "" if none does.
-
-    label, other: the devices.
-    outputs, again: their outputs.
-    """
+    """The first element whose bits differ between two devices' outputs; "" if none does."""
     if isinstance(outputs, np.ndarray):
         return _difference("the output", label, outputs, other, again)
     for number, (mine, theirs) in enumerate(zip(outputs, again, strict=True)):

@@ -82,10 +82,7 @@ def _is_onnx(given: object) -> bool:
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """An ONNX model.
-
-    options: those of the session.
-    """
+    """An ONNX model."""
 
     model: LoadedModel = field(repr=False)
     options: Options

@@ -49,7 +49,6 @@ class Panel:
     """One operator on the photograph.
 
     title: what it does to the photograph.
-    desc: the operator.
     inputs: the arrays for the descriptor's input tensors, by field name.
     views: the pictures of the result; a convolution has one for each of its filters.
     """

@@ -210,7 +210,6 @@ def check_tensors(
 
     operator: for messages.
     fields: the tensors that must be bound.
-    tensors: the tensors that the caller gave.
     Raises BindingError: a tensor is missing or unknown. Or its data type, sizes or strides differ from its field's. Or
         it has less memory or a smaller alignment than its field needs, was freed, or belongs to another device.
     """

@@ -19,7 +19,6 @@ class Call:
 
     tensors: equal to the keyword arguments of the call; the interpreter compares the two without running any Python
         code. None once the call is forgotten.
-    batch: the recorded binding.
     """
 
     __slots__ = ("__weakref__", "_calls", "_key", "_tensors", "batch", "binding", "tensors")

@@ -18,7 +18,6 @@ SECONDARY = 1
 class CommandBuffer:
     """A VkCommandBuffer. Its one owner holds this object; when the object goes, the pool takes the command buffer back.
 
-    handle: VkCommandBuffer.
     is_recorded: whether its recording has ended, so that a new one can begin.
     """
 

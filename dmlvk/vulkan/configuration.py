@@ -56,8 +56,6 @@ class Configuration:
 
     compute_family: its first queue runs the kernels.
     copy_queue: a queue beside the compute queue for large copies.
-    features: the features enabled.
-    extensions: the extensions enabled.
     exports_memory: whether CUDA, on the same GPU, can import the memory of tensors.
     """
 

@@ -26,10 +26,7 @@ class BufferRange(NamedTuple):
 
 
 class DescriptorSet:
-    """A VkDescriptorSet. Its one owner holds this object; when the object goes, the set is reused.
-
-    handle: VkDescriptorSet.
-    """
+    """A VkDescriptorSet. Its one owner holds this object; when the object goes, the set is reused."""
 
     __slots__ = ("_free", "handle")
 

@@ -31,7 +31,6 @@ def tensor_type(
     """The type that tensors live in: direct memory, or the device's own memory where a bus lies between.
 
     allowed: the types that a storage buffer may have.
-    heaps: all heaps of the device.
     force_staging: prefer no direct memory; for tests.
     """
     prefers_direct = device_type != DeviceType.DISCRETE_GPU and not force_staging

@@ -35,10 +35,7 @@ def thread_count() -> int:
 
 
 class Job:
-    """Work that another thread does once.
-
-    error: the exception that the work raised.
-    """
+    """Work that another thread does once."""
 
     __slots__ = ("_lock", "_work", "error")
 
@@ -145,7 +142,6 @@ def for_each(
 class ForEach:
     """A call of `for_each`.
 
-    workers: the other threads.
     lock: held during the call, by `with` in one line: see `dmlvk.vulkan.interrupts.monitor`.
     """
 

@@ -39,7 +39,6 @@ Key: TypeAlias = tuple[str, tuple[int, ...], int]
 class Pipeline:
     """A VkPipeline, destroyed when the last operator, binding or submission drops it.
 
-    handle: VkPipeline.
     layout: VkPipelineLayout. The layout of the descriptor sets and push constants of all pipelines.
     has_run: whether it was dispatched so that the driver would compile it.
     """

@@ -15,10 +15,7 @@ RESULT_WAIT = 2  # VK_QUERY_RESULT_WAIT_BIT
 
 
 class QueryPool:
-    """A VkQueryPool of `capacity` timestamps. Its one owner holds this object; when that goes, the pool is reused.
-
-    handle: VkQueryPool.
-    """
+    """A VkQueryPool of `capacity` timestamps. Its one owner holds this object; when that goes, the pool is reused."""
 
     __slots__ = ("_free", "capacity", "handle")
 

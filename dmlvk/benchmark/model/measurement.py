@@ -39,7 +39,6 @@ def run(
     """Measure a model on random inputs, and check its outputs.
 
     device: with timestamps.
-    path: an ONNX model.
     batches: sizes for first dimensions that may have any; None for 1.
     rounds: timed runs; fewer if they take long.
     names: the peers that are measured. ONNX Runtime's outputs are compared.

@@ -26,7 +26,6 @@ class NetworkSettings:
 
     layouts: "nhwc", "nchw".
     rounds: timed runs of each measured item; fewer if they take long.
-    peers: names of the peers to measure.
     left_out: names of the peers that are not measured, and why.
     """
 

@@ -35,7 +35,6 @@ class NodeForm:
 
     kind: ONNX's operator.
     inputs: names in the node's order, each in `feeds` or `constants`.
-    feeds: the data.
     constants: the parameters, which become part of the model.
     """
 

@@ -64,7 +64,6 @@ class Agreement:
     """What all the digests say.
 
     compared: outputs that were given at least twice, the recorded digests included.
-    digests: digests that were compared.
     """
 
     compared: int

@@ -63,7 +63,6 @@ class Findings:
 def compare(paths: Sequence[Path], figures: Sequence[Figures], recorded: Mapping[str, str]) -> Findings:
     """Compare results.
 
-    paths: files of results.
     figures: figures of `dmlvk bench`, for what got slower.
     recorded: digests by case name that take part in the comparison.
     Raises ComparisonError, ResultsError, OSError: a file cannot be compared.

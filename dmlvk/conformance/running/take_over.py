@@ -80,7 +80,6 @@ class CallRow:
     def run(self, path: str | None, initialize: Initialize, main: Mapping[str, PlacedTensor]) -> Iterator[str]:
         """Run the row, with the case's own tensors between guards before the take-over, and again after it.
 
-        path: the kernel path that takes over.
         initialize: gives an operator the tensors that are OWNED_BY_DML.
         main: the case's own tensors.
         Yields first when the case's own output is that of the general kernel, then when it is that of the special one:

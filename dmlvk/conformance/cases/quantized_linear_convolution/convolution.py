@@ -136,7 +136,6 @@ def convolution(
     arrays: tensors, by field, in place of random ones.
     absent: optional tensors that are left out.
     layouts: layouts of input_tensor, filter_tensor and output_tensor; by default they are packed.
-    owned: tensors that are OWNED_BY_DML.
     tensors: more members of TensorDesc, by field.
     spatial_prefix: give rank 3 arrays of two elements; the first one is neutral.
     **fields: members of Workload.
