@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 import dmlvk
 from dmlvk.command_line import main
 from dmlvk.onnx import InferenceSession
-from dmlvk.onnx.checking import check_values, first_difference
+from dmlvk.onnx.checking import check, check_values, first_difference
 from dmlvk.onnx.host import HostPart
 from tests.onnx.models import convolution, convolution_parameters, convolved, elements, model_of
 
@@ -104,6 +104,17 @@ def test_the_check_names_the_first_element_that_differs(
     assert "1 nodes differ from the host's: node_1: t/1[1, 2, 3, 1] is" in done.output
     assert "DIFFERS" in done.output
     assert not (tmp_path / "outputs").exists()
+
+
+def test_the_check_compares_each_output_of_a_node(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.arange(6, dtype=np.uint8)
+    model = model_of([("Split", ["x"], ["a", "b"], {"axis": 0})], {"x": x}, {"a": np.uint8, "b": np.uint8})
+    session = InferenceSession(model, device)
+    assert [finding.is_equal for finding in check(session, {"x": x})] == [True]
+    honest = HostPart.run
+    monkeypatch.setattr(HostPart, "run", lambda part, feeds: [found + k for k, found in enumerate(honest(part, feeds))])
+    (finding,) = check(session, {"x": x})
+    assert finding.is_equal is False and finding.text.startswith("b[0] is 3, expected 4")
 
 
 def test_each_value_beside_a_run_on_the_host(

@@ -164,6 +164,23 @@ def test_the_number_of_memory_objects_stays_below_the_limit(device: dmlvk.Device
         own.buffer(block)
 
 
+def test_a_kept_block_that_a_repair_returned_to_the_driver_is_not_used_again(device: dmlvk.Device) -> None:
+    with open_variant(device, "segmented-staged") as own:
+        elements = np.arange(SMALL_SEGMENT, dtype=np.uint16).astype(np.uint8)
+        block = own.tensor(elements).memory().segments[0].block
+        own.wait()
+        assert own.memory_used == 0 and own.vulkan.memory.buffer_count > 0
+
+        def strike() -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            own.vulkan.memory.monitor.run(strike)
+        tensor = own.tensor(elements)
+        assert tensor.memory().segments[0].block is not block
+        np.testing.assert_array_equal(tensor.numpy(), elements)
+
+
 def test_memory_that_a_repair_returned_to_the_driver_is_not_used_again(device: dmlvk.Device) -> None:
     """An exception strikes a change of the pool while a dropped tensor waits to be freed."""
     with open_variant(device, "staged") as own:
