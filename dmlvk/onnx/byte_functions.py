@@ -73,6 +73,31 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     return reasons, replaced
 
 
+class NumberFinder:
+    """Says which floats are functions of bytes without a NaN among their values: their order is that of numbers."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._finder = _Finder(graph)
+
+    def is_number(self, name: str) -> bool:
+        """Whether a value is a function of one or two bytes that is a number for all of them."""
+        chain = self._finder.chain_to(name)
+        if chain is None:
+            return False
+        questions = _of_one() if len(chain.sources) == 1 else _of_two(None)
+        if chain.axis is not None:
+            dims = self._graph.types[chain.sources[0]].tensor_type.shape.dim
+            if not dims[chain.axis].HasField("dim_value"):
+                return False
+            questions = _by_channel(len(dims), chain.axis, dims[chain.axis].dim_value)
+        part = _part(self._graph, chain.nodes, chain.sources, [name])
+        try:
+            return not np.isnan(_asked(self._graph, part, chain.sources, questions[0][0])).any()
+        except ModelError:  # a fault of the model belongs to its run
+            return False
+
+
 class _Chain:
     """Nodes that compute one value from 8-bit sources; in an order in which they can run."""
 
@@ -110,6 +135,18 @@ class _Finder:
                         break
                 else:
                     break
+            axis = self._axis(nodes, sources)
+        except _Refused:
+            return None
+        return _Chain(self._ordered(nodes.values()), sources, axis) if sources else None
+
+    def chain_to(self, name: str) -> _Chain | None:
+        """The chain of functions to a value of floats; None if there is none."""
+        producer = self._producers.get(name)
+        if producer is None or not self._is_function(producer):
+            return None
+        try:
+            nodes, sources = self._expanded({producer.index: producer})
             axis = self._axis(nodes, sources)
         except _Refused:
             return None
@@ -332,25 +369,34 @@ def table_of(graph: Graph, node: Node, shapes: Sequence[tuple[int, ...]]) -> Arr
         questions = _of_one()
     key = node.index, *(tuple(array.shape for array in arrays) for arrays, _ in questions)
     if key not in graph.tables:
-        dtypes = [helper.tensor_dtype_to_np_dtype(graph.element_type(name)) for name in node.inputs]
-        kinds = {name: helper.make_tensor_type_proto(graph.element_type(name), None) for name in node.inputs}
         *functions, end = node.originals
         if node.op_type == MEAN:
             outputs = [end.input(0)]
         else:
             functions, outputs = list(node.originals), list(end.outputs)
         try:
-            part = HostPart(graph, functions, list(node.inputs), outputs, kinds, graph.host_optimizes, 1)
-            found = []
-            for arrays, table in questions:
-                typed = [array.view(dtype) for array, dtype in zip(arrays, dtypes, strict=True)]
-                found.append(table(part.run(dict(zip(node.inputs, typed, strict=True)))[0]))
+            part = _part(graph, functions, node.inputs, outputs)
+            found = [table(_asked(graph, part, node.inputs, arrays)) for arrays, table in questions]
         except ModelError as error:
             raise NotOnDeviceError(str(error)) from error
         if any(not np.array_equal(each, found[0]) for each in found):
             raise NotOnDeviceError("its results depend on where an element stands in its tensor")
         graph.tables[key] = found[0]
     return graph.tables[key]
+
+
+def _part(graph: Graph, functions: Sequence[Node], sources: Sequence[str], outputs: Sequence[str]) -> HostPart:
+    """The nodes of a chain, as the host's library runs them on tensors of any shape."""
+    kinds = {name: helper.make_tensor_type_proto(graph.element_type(name), None) for name in sources}
+    return HostPart(graph, functions, list(sources), outputs, kinds, graph.host_optimizes, 1)
+
+
+def _asked(graph: Graph, part: HostPart, sources: Sequence[str], arrays: Sequence[Array]) -> Array:
+    """What a chain gives for some bytes of its sources."""
+    dtypes = [helper.tensor_dtype_to_np_dtype(graph.element_type(name)) for name in sources]
+    typed = [array.view(dtype) for array, dtype in zip(arrays, dtypes, strict=True)]
+    (found,) = part.run(dict(zip(sources, typed, strict=True)))
+    return np.asarray(found)
 
 
 # Arrays for the sources, and how the table follows from the output. Each table is asked for twice, with the values in

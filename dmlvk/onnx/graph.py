@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -241,16 +241,17 @@ class Graph:
 
 # Operators of com.microsoft that ONNX's inference does not know: an operator of ONNX with the same sizes and the type
 # of the first input, and the positions of its inputs among theirs.
-SIMILAR: Mapping[str, tuple[str, slice]] = {
-    "QLinearAdd": ("Add", slice(0, 4, 3)),
-    "QLinearMul": ("Mul", slice(0, 4, 3)),
-    "QLinearLeakyRelu": ("Identity", slice(0, 1)),
-    "QLinearSigmoid": ("Identity", slice(0, 1)),
-    "QLinearSoftmax": ("Identity", slice(0, 1)),
+SIMILAR: Mapping[str, tuple[str, Sequence[int] | slice]] = {
+    "QLinearAdd": ("Add", (0, 3)),
+    "QLinearMul": ("Mul", (0, 3)),
+    "QLinearLeakyRelu": ("Identity", (0,)),
+    "QLinearSigmoid": ("Identity", (0,)),
+    "QLinearSoftmax": ("Identity", (0,)),
     "QLinearConcat": ("Concat", slice(2, None, 3)),
-    "QLinearAveragePool": ("AveragePool", slice(0, 1)),
-    "QLinearGlobalAveragePool": ("GlobalAveragePool", slice(0, 1)),
-    "QGemm": ("Gemm", slice(0, 4, 3)),
+    "QLinearWhere": ("Where", (0, 1, 4)),
+    "QLinearAveragePool": ("AveragePool", (0,)),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,)),
+    "QGemm": ("Gemm", (0, 3)),
 }
 # The attributes that decide about sizes.
 OF_SIZES = (
@@ -267,7 +268,10 @@ def as_inference_knows(proto: onnx.NodeProto) -> onnx.NodeProto:
     if proto.op_type == "QGemm" and not any(proto.input[7:8]):  # its output is of floats
         return proto
     operator, positions = SIMILAR[proto.op_type]
-    made = helper.make_node(operator, list(proto.input)[positions], list(proto.output), name=proto.name)
+    if isinstance(positions, slice):
+        positions = range(len(proto.input))[positions]
+    given = [proto.input[k] for k in positions if k < len(proto.input)]
+    made = helper.make_node(operator, given, list(proto.output), name=proto.name)
     made.attribute.extend(each for each in proto.attribute if each.name in OF_SIZES and operator != "Identity")
     return made
 

@@ -164,10 +164,11 @@ class HostPart:
         threads: int = 0,
         spins: bool = False,
     ) -> None:
-        nodes = in_own_form(nodes)
+        nodes = _unknown(in_own_form(nodes), inputs, graph)
+        written = {name for node in nodes for name in node.writes}
         self.outputs = list(outputs)
         self._label = _label(nodes)
-        constants = sorted(name for name in reading(nodes) if graph.is_constant(name) and name not in inputs)
+        constants = sorted(name for name in reading(nodes) - written - {*inputs} if graph.is_constant(name))
         self._given: dict[str, Any] = {}
         if sum(graph.constant_size(name) for name in constants) > LARGEST_MESSAGE:
             self._given = {name: graph.constant(name) for name in constants if graph.constant_size(name) > LARGE}
@@ -316,6 +317,20 @@ def _session_of(graph: onnx.GraphProto) -> Any:
 def _elements(kind: str) -> set[str]:
     """The element types in ONNX Runtime's name of a type, such as "seq(tensor(float))"."""
     return set(re.findall(r"\((\w+)\)", kind))
+
+
+def _unknown(nodes: Sequence[Node], inputs: Sequence[str], graph: Graph) -> list[Node]:
+    """The nodes whose outputs are not constant: of a table's own, some may be, for given sizes of a model's inputs.
+
+    A constant among a part's inputs stands for any value.
+    """
+    varying = {name for name in inputs if graph.is_constant(name)}
+    found = []
+    for node in nodes:
+        if node.reads & varying or not node.writes or not all(map(graph.is_constant, node.writes)):
+            found.append(node)
+            varying.update(node.writes)
+    return found
 
 
 def _label(nodes: Sequence[Node]) -> str:

@@ -1,4 +1,4 @@
-"""Nodes that move elements: Slice, Split, Concat, Transpose, Expand, DepthToSpace and SpaceToDepth become SLICE1."""
+"""Nodes that move elements become SLICE1: Slice, Split, Concat, Gather, Pad, Transpose, Expand and two more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.program import ProgramBuilder, Value, shortest_order
+from dmlvk.onnx.program import Array, ProgramBuilder, Value, shortest_order
 from dmlvk.operators import Slice1Desc
 from dmlvk.runtime.tensor import TENSOR_ALIGNMENT
 from dmlvk.tensor_desc import MAXIMUM_RANK, packed_strides
@@ -18,7 +18,7 @@ from dmlvk.tensor_desc import MAXIMUM_RANK, packed_strides
 # A Concat whose parts do not start at multiples of 16 bytes goes through memory with gaps. It may be this much larger.
 MOST_GAPS = 4
 SMALL_IN_BYTES = 1 << 20
-# The most copies for a Resize or a Gather; with more, the node goes to the host.
+# The most copies for a Resize, a Gather or one axis of a Pad; with more, the node goes to the host.
 MOST_WINDOWS = 16
 
 
@@ -126,13 +126,19 @@ def plan_gather(node: Node, builder: ProgramBuilder) -> None:
     indices = builder.parameter(node.input(1))
     if not indices.size or indices.min() < -length or indices.max() >= length:
         raise NotOnDeviceError(f"its indices, of shape {indices.shape}, are empty or go beyond {length} elements")
-    windows = _windows_of(np.where(indices < 0, indices + length, indices).reshape(-1).tolist())
+    chosen = _chosen(builder, f"{node.outputs[0]}:all", source, axis, np.where(indices < 0, indices + length, indices))
+    shape = (*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :])
+    builder.view(node.outputs[0], builder.in_own_order(chosen), shape)
+
+
+def _chosen(builder: ProgramBuilder, name: str, source: Value, axis: int, indices: Array) -> Value:
+    """The elements at some indices along an axis: the windows that these are, one after the other."""
+    windows = _windows_of(indices.reshape(-1).tolist())
     if len(windows) > MOST_WINDOWS:
-        raise NotOnDeviceError(f"its indices are more than {MOST_WINDOWS} windows")
-    source = builder.in_own_order(source)
+        raise NotOnDeviceError(f"it takes elements in more than {MOST_WINDOWS} windows")
     names = []
     for number, window in enumerate(windows):
-        names.append(f"{node.outputs[0]}:{number}")
+        names.append(f"{name}:{number}")
         windowed(
             builder,
             names[-1],
@@ -140,10 +146,86 @@ def plan_gather(node: Node, builder: ProgramBuilder) -> None:
             [*map(range, source.shape[:axis]), window, *map(range, source.shape[axis + 1 :])],
         )
     if len(names) > 1:
-        concatenate(builder, names, axis, f"{node.outputs[0]}:all")
-        names = [f"{node.outputs[0]}:all"]
-    shape = (*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :])
-    builder.view(node.outputs[0], builder.value(names[0]), shape)
+        concatenate(builder, names, axis, name)
+        names = [name]
+    return builder.value(names[0])
+
+
+def plan_pad(node: Node, builder: ProgramBuilder) -> None:
+    """Pad: its parameters were attributes before version 11. Negative numbers take elements away."""
+    source = builder.value(node.inputs[0])
+    rank = len(source.shape)
+    if node.version < 11:
+        pads, fill = [int(pad) for pad in node.attributes["pads"]], np.asarray(node.attributes.get("value", 0.0))
+    else:
+        pads = builder.integers(node.input(1))
+        fill = builder.parameter(node.input(2)) if node.input(2) else np.zeros((), source.dtype)
+    axes = [_axis(axis, rank) for axis in builder.integers(node.input(3))] if node.input(3) else [*range(rank)]
+    if len(pads) != 2 * len(axes) or len(set(axes)) != len(axes) or fill.size != 1 or rank == 0:
+        raise NotOnDeviceError(f"its pads {pads} do not fit the axes {axes} of a tensor of shape {source.shape}")
+    around = [(0, 0)] * rank
+    for axis, begin, end in zip(axes, pads, pads[len(axes) :], strict=False):
+        around[axis] = begin, end
+    mode = node.attributes.get("mode", b"constant").decode()
+    if mode == "constant":
+        kept = [
+            range(max(-begin, 0), size - max(-end, 0)) for size, (begin, end) in zip(source.shape, around, strict=True)
+        ]
+        if not all(kept):
+            raise NotOnDeviceError(f"its pads {pads} leave no element of a tensor of shape {source.shape}")
+        name = f"{node.outputs[0]}:kept"
+        windowed(builder, name, source, kept)
+        beyond = [(max(begin, 0), max(end, 0)) for begin, end in around]
+        builder.set(node.outputs[0], _surrounded(builder, builder.value(name), beyond, fill))
+        return
+    for axis, (begin, end) in enumerate(around):
+        if begin or end:
+            indices = _around(source.shape[axis], begin, end, mode)
+            source = _chosen(builder, f"{node.outputs[0]}:{axis}", source, axis, indices)
+    builder.set(node.outputs[0], source)
+
+
+def _around(size: int, begin: int, end: int, mode: str) -> Array:
+    """The indices of the elements of a dimension and of those that a mode puts before and behind them."""
+    positions, last = np.arange(-begin, size + end), size - 1
+    if min(begin, end) < 0 or (mode != "edge" and max(begin, end) >= size):
+        raise NotOnDeviceError(f"its mode {mode!r} does not give {begin} and {end} elements around {size}")
+    if mode == "edge":
+        return np.clip(positions, 0, last)
+    if mode == "reflect":
+        return last - np.abs(last - np.abs(positions))
+    if mode == "wrap":
+        return positions % size
+    raise NotOnDeviceError(f"its mode is {mode!r}")
+
+
+def _surrounded(builder: ProgramBuilder, source: Value, around: Sequence[tuple[int, int]], fill: Array) -> Value:
+    """A value with one element before and behind it along each dimension.
+
+    A tensor on the device starts at a multiple of 16 bytes. So the value goes to the middle of a larger tensor of that
+    element, where it starts at such a multiple, and a window of that is the output.
+    """
+    if not any(map(any, around)):
+        return source
+    rank, item = len(source.shape), source.dtype.itemsize
+    inner = source.order[-1] if source.order else rank - 1
+    unit = max(TENSOR_ALIGNMENT // item, 1)
+    before = [begin if k != inner else -(-begin // unit) * unit for k, (begin, _) in enumerate(around)]
+    sizes = [size + start + end for size, start, (_, end) in zip(source.shape, before, around, strict=True)]
+    sizes[inner] = -(-sizes[inner] // unit) * unit
+    wide = builder.new(source.dtype, tuple(sizes), source.order)
+    one = builder.new(source.dtype, (1,))
+    builder.program.constants[one.storage] = fill.reshape(1).astype(source.dtype)
+    builder.copy(one, one.desc(wide.shape, (0,) * rank), wide, wide.desc())
+    offset = sum(start * stride for start, stride in zip(before, wide.strides, strict=True)) * item
+    builder.copy(source, source.desc(), (wide.storage, offset), source.desc(strides=wide.strides))
+    name = f"pad:{wide.storage}"
+    ranges = [
+        range(start - begin, start + size + end)
+        for start, size, (begin, end) in zip(before, source.shape, around, strict=True)
+    ]
+    windowed(builder, name, wide, ranges)
+    return builder.program.outputs.pop(name)
 
 
 def _windows_of(indices: Sequence[int]) -> list[range]:

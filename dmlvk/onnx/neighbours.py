@@ -33,6 +33,7 @@ from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc
 LEAST_RATIO = 2.0**-20
 # The arrays of a window in the order of `output_size`.
 ARRAYS = ("strides", "dilations", "start_padding", "end_padding")
+_VALUES = np.arange(256, dtype=np.uint8)
 
 
 def _laid(value: Value, shape: Sequence[int]) -> TensorDesc:
@@ -394,6 +395,51 @@ def check_resize(node: Node, graph: Graph) -> None:
         raise NotOnDeviceError("its mode is not nearest")
     if node.attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch" or node.version < 11:
         raise NotOnDeviceError("it keeps the aspect ratio, or is older than version 11")
+
+
+def plan_where(node: Node, builder: ProgramBuilder) -> None:
+    """Where of bytes, and QLinearWhere: an operand of another scale or zero point than the output goes by its table."""
+    operands = [node.input(k) for k in ((1, 2) if not node.domain else (1, 4))]
+    dtypes = [require_quantized(builder, name) for name in operands]
+    tables = [_VALUES.view(dtype) for dtype in dtypes]
+    if node.domain:
+        result = [builder.parameter(node.input(k)) for k in (7, 8)]
+        for k, (dtype, position) in enumerate(zip(dtypes, (2, 5), strict=True)):
+            own = [builder.parameter(node.input(position + each)) for each in (0, 1)]
+            if any(array.size != 1 for array in (*own, *result)) or {own[1].dtype, result[1].dtype} != {dtype}:
+                raise NotOnDeviceError("its scales or zero points have several elements, or these other types")
+            if [array.item() for array in own] != [array.item() for array in result]:
+                tables[k] = requantized(*(array.reshape(()) for array in (*own, *result)))
+    condition = replace(builder.value(node.input(0)), dtype=np.dtype(np.uint8))
+    is_true = (_VALUES != 0)[:, None]
+    shapes = [builder.kind(name)[0] for name in operands]
+    shape = np.broadcast_shapes(condition.shape, *shapes)
+
+    def choose(position: int, otherwise: Array) -> Value:
+        """An operand where the condition chooses it, and another byte elsewhere."""
+        chosen, table = is_true if position == 0 else ~is_true, tables[position]
+        pairs = np.where(chosen, table, otherwise.astype(table.dtype))
+        return _look_up(builder, [condition, builder.value(operands[position])], pairs, table.dtype)
+
+    for position, name in enumerate(operands):
+        constant = builder.constant(name)
+        if constant is not None and constant.size == 1 and len(constant.shape) <= len(shapes[1 - position]):
+            byte = tables[position][constant.reshape(()).view(np.uint8)]
+            builder.set(node.outputs[0], choose(1 - position, byte))
+            break
+    else:
+        both = [choose(position, np.zeros((), np.uint8)) for position in (0, 1)]
+        joined = (_VALUES[:, None] | _VALUES).view(dtypes[0])
+        builder.set(node.outputs[0], _look_up(builder, both, joined, dtypes[0]))
+    assert builder.kind(node.outputs[0])[0] == shape, "operands of one element add no dimension"
+
+
+def check_where(node: Node, graph: Graph) -> None:
+    """Refuse elements of more than 8 bits, and scales that are not constant or have no meaning."""
+    if not _is_bytes(node.input(1), graph):
+        raise NotOnDeviceError("its operands have no elements of 8 bits")
+    if node.domain:
+        check_scales((2, 5, 7))(node, graph)
 
 
 def plan_quantized_concat(node: Node, builder: ProgramBuilder) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from dmlvk.onnx.byte_functions import NumberFinder
 from dmlvk.onnx.graph import MICROSOFT, Graph, Node
 
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
@@ -47,15 +48,21 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     return reasons, replaced
 
 
-# Operators that move elements, or choose among them by their order: they give the same for the bytes as for the floats
-# that the bytes stand for. The number of data inputs; None for all.
-MOVING: Mapping[str, int | None] = {
-    **dict.fromkeys(("Concat",), None),
-    **dict.fromkeys(("DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape"), 1),
-    **dict.fromkeys(("Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze"), 1),
+# Operators that move elements, or choose among them: they give the same for the bytes as for the floats that the bytes
+# stand for. Which of their inputs have these elements.
+MOVING: Mapping[str, slice] = {
+    "Concat": slice(None),
+    "Where": slice(1, 3),
+    **dict.fromkeys(("DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape"), slice(1)),
+    **dict.fromkeys(("Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze"), slice(1)),
 }
-# The operators that take MaxPool and Resize of 8 bits only from a version on.
-SINCE = {"MaxPool": 12, "Resize": 10, "DepthToSpace": 13}
+# The operators that take 8 bits only from a version on.
+SINCE = {"MaxPool": 12, "Pad": 11, "Resize": 10, "DepthToSpace": 13}
+
+
+def _data(node: Node) -> range:
+    """The positions of the inputs whose elements a node moves."""
+    return range(len(node.inputs))[MOVING[node.op_type]]
 
 
 def move_bytes(graph: Graph) -> None:
@@ -75,13 +82,16 @@ def move_bytes(graph: Graph) -> None:
             nodes.append(node)
             producers |= dict.fromkeys(node.writes, node)
             continue
-        first = sources[0]
+        first = next(source for source in sources if source is not None)
         element = graph.element_type(first.input(0))
         outputs = [graph.new_value("bytes", element, name) if name else "" for name in node.outputs]
         proto = onnx.NodeProto()
         proto.CopyFrom(node.proto)
-        for k, source in enumerate(sources):
-            proto.input[k] = source.input(0)
+        for k, source in zip(_data(node), sources, strict=True):
+            given = source.input(0) if source is not None else _constant_bytes(node.input(k), first, producers, graph)
+            proto.input[k] = given
+        if _has_fill(node):
+            _set_fill(proto, _constant_bytes(node.input(2), first, producers, graph))
         del proto.output[:]
         proto.output.extend(outputs)
         made = replace(graph.new_node(proto), index=node.index)
@@ -100,11 +110,10 @@ def quantize_early(graph: Graph) -> None:
     """Let QuantizeLinear come before movement, so that bytes are moved and what is before it may become a table.
 
     A QuantizeLinear with one scale is a function of each element. Where ONNX Runtime optimizes, the order of nodes says
-    which of them it replaces, and stays as it is.
+    which of them it replaces, and stays as it is, but for conversions alone: these have the same bits in any case.
     """
-    if graph.host_optimizes:
-        return
     producers, users = graph.producers(), graph.users()
+    numbers = NumberFinder(graph)
     nodes = {node.index: node for node in graph.nodes}
     places = {node.index: (place, 1) for place, node in enumerate(graph.nodes)}
     for last in reversed(graph.nodes):
@@ -112,17 +121,28 @@ def quantize_early(graph: Graph) -> None:
         while pending:
             quantizer = pending.pop()
             mover = producers.get(quantizer.input(0))
-            if mover is None or not _is_quantized_alone(quantizer, mover, users, graph):
+            if mover is None or not _is_quantized_alone(quantizer, mover, producers, users, graph):
+                continue
+            if graph.host_optimizes and not _is_between_conversions(mover, producers, graph):
+                continue
+            # The greatest element need not be the one of the greatest byte where there are NaN.
+            if mover.op_type == "MaxPool" and not numbers.is_number(mover.input(0)):
                 continue
             proto = onnx.NodeProto()
             proto.CopyFrom(mover.proto)
             made = []
-            for k, source in enumerate(mover.inputs[: MOVING[mover.op_type]]):
+            for k in _data(mover):
+                source = mover.input(k)
+                if _floats(source, producers, graph) is not None:
+                    proto.input[k] = _constant_bytes(source, quantizer, producers, graph)
+                    continue
                 each = onnx.NodeProto()
                 each.CopyFrom(quantizer.proto)
                 each.input[0], each.output[0] = source, graph.new_value("bytes", _element(quantizer, graph), source)
                 proto.input[k] = each.output[0]
                 made.append(graph.new_node(each))
+            if _has_fill(mover):
+                _set_fill(proto, _constant_bytes(mover.input(2), quantizer, producers, graph))
             proto.output[0] = quantizer.outputs[0]
             made[0] = replace(made[0], index=quantizer.index)
             nodes |= {each.index: each for each in made}
@@ -136,19 +156,35 @@ def _element(node: Node, graph: Graph) -> int:
     return graph.element_type(node.outputs[0])
 
 
-def _is_quantized_alone(quantizer: Node, mover: Node, users: Mapping[str, Sequence[Node]], graph: Graph) -> bool:
+def _is_quantized_alone(
+    quantizer: Node, mover: Node, producers: Mapping[str, Node], users: Mapping[str, Sequence[Node]], graph: Graph
+) -> bool:
     """Whether a node moves elements, and nobody but a QuantizeLinear with one scale reads them there."""
     if quantizer.op_type != "QuantizeLinear" or quantizer.domain or not _has_one_scale(quantizer, graph):
         return False
-    # The greatest element need not be the one of the greatest byte where there are NaN.
-    if mover.domain or mover.op_type not in MOVING or mover.op_type == "MaxPool" or len(mover.writes) != 1:
+    if mover.domain or mover.op_type not in MOVING or len(mover.writes) != 1:
+        return False
+    if mover.op_type == "MaxPool" and not _is_positive(quantizer, graph):
         return False
     if mover.version < SINCE.get(mover.op_type, 1) or (mover.op_type == "Resize" and not _is_nearest(mover)):
         return False
-    if any(graph.is_constant(name) for name in mover.inputs[: MOVING[mover.op_type]]):
+    constants = [name for k in _data(mover) if _floats(name := mover.input(k), producers, graph) is not None]
+    if len(constants) == len(_data(mover)):
         return False
     is_read_once = len(users.get(mover.outputs[0], ())) == 1 and mover.outputs[0] not in graph.outputs
-    return is_read_once and _element(quantizer, graph) in QUANTIZED_TYPES
+    if not is_read_once or _element(quantizer, graph) not in QUANTIZED_TYPES:
+        return False
+    constants += [mover.input(2)] if _has_fill(mover) else []
+    return all(_bytes_of(name, quantizer, producers, graph) is not None for name in constants)
+
+
+def _is_between_conversions(mover: Node, producers: Mapping[str, Node], graph: Graph) -> bool:
+    """Whether what a node moves are constants and what DequantizeLinear nodes with one scale give."""
+    names = [mover.input(k) for k in _data(mover)]
+    sources = [producers.get(name) for name in names if _floats(name, producers, graph) is None]
+    return all(
+        source is not None and _is_dequantizer(source, graph) and _has_one_scale(source, graph) for source in sources
+    )
 
 
 def _is_nearest(node: Node) -> bool:
@@ -173,24 +209,86 @@ def _same_bytes(node: Node, producers: Mapping[str, Node], graph: Graph) -> str 
     return source.input(0) if is_same and 1e-30 < scales[0] < 1e30 else None
 
 
-def _moved_sources(node: Node, producers: Mapping[str, Node], graph: Graph) -> list[Node] | None:
-    """The DequantizeLinear nodes before a node that moves elements, if they all stand for the same floats."""
+def _moved_sources(node: Node, producers: Mapping[str, Node], graph: Graph) -> list[Node | None] | None:
+    """The DequantizeLinear nodes before a node that moves elements, if they all stand for the same floats.
+
+    In the place of a constant is None: its bytes stand for the same bits.
+    """
     if node.domain or node.op_type not in MOVING or not node.writes or node.version < SINCE.get(node.op_type, 1):
         return None
     if node.op_type == "MaxPool" and len(node.writes) > 1:
         return None
     if node.op_type == "Resize" and not _is_nearest(node):
         return None
-    sources = [producers.get(name) for name in node.inputs[: MOVING[node.op_type]]]
+    names = [node.input(k) for k in _data(node)]
+    sources = [producers.get(name) for name in names]
     found = [source for source in sources if source is not None and _is_dequantizer(source, graph)]
-    if not found or len(found) != len(sources):
+    constants = [name for name in names if name and name not in producers]
+    if not found or len(found) + len(constants) != len(names):
         return None
     parameters = [(source.inputs[1:], graph.element_type(source.input(0))) for source in found]
     if any(given != parameters[0] for given in parameters) or parameters[0][1] not in QUANTIZED_TYPES:
         return None
-    scale = graph.constant(found[0].input(1))
-    is_one = _has_one_scale(found[0], graph) and scale is not None and np.isfinite(scale).all() and (scale > 0).all()
-    return found if is_one else None
+    if not _has_one_scale(found[0], graph) or not _is_positive(found[0], graph):
+        return None
+    constants += [node.input(2)] if _has_fill(node) else []
+    return sources if all(_bytes_of(name, found[0], producers, graph) is not None for name in constants) else None
+
+
+def _is_positive(conversion: Node, graph: Graph) -> bool:
+    """Whether the scale of a conversion is a positive number."""
+    scale = graph.constant(conversion.input(1))
+    return scale is not None and bool(np.isfinite(scale).all() and (scale > 0).all())
+
+
+def _has_fill(node: Node) -> bool:
+    """Whether a node puts an element of its own beside those that it moves."""
+    return node.op_type == "Pad" and node.attributes.get("mode", b"constant") == b"constant"
+
+
+def _floats(name: str, producers: Mapping[str, Node], graph: Graph) -> np.ndarray | None:
+    """A constant, or the floats of a dequantized one; None for other values. Without a name it is 0, as in a Pad."""
+    producer = producers.get(name)
+    if producer is None or not _is_dequantizer(producer, graph) or not _has_one_scale(producer, graph):
+        return graph.constant(name) if name else np.zeros((), np.float32)
+    levels, scale, point = (graph.constant(producer.input(k)) if producer.input(k) else None for k in range(3))
+    if levels is None or scale is None or levels.dtype not in (np.uint8, np.int8):
+        return None
+    zero = np.float32(0 if point is None else point.reshape(()))
+    return np.asarray((levels.astype(np.float32) - zero) * scale.reshape(()), np.float32)
+
+
+def _bytes_of(name: str, conversion: Node, producers: Mapping[str, Node], graph: Graph) -> np.ndarray | None:
+    """The bytes that a conversion makes of a constant, or that stand for its bits behind one; None if none do."""
+    floats = _floats(name, producers, graph)
+    scale, point = graph.constant(conversion.input(1)), graph.constant(conversion.input(2))
+    is_quantizer = conversion.op_type == "QuantizeLinear"
+    element = _element(conversion, graph) if is_quantizer else graph.element_type(conversion.input(0))
+    if floats is None or floats.dtype != np.float32 or np.isnan(floats).any() or element not in QUANTIZED_TYPES:
+        return None
+    if scale is None or not _is_positive(conversion, graph):
+        return None
+    step, zero = scale.reshape(()), np.float32(0 if point is None else point.reshape(()))
+    limits = np.iinfo(helper.tensor_dtype_to_np_dtype(element))
+    with np.errstate(over="ignore"):
+        levels = np.clip(np.rint(floats / step) + zero, limits.min, limits.max)
+        back = np.asarray((levels - zero) * step, np.float32)
+    return levels.astype(limits.dtype) if is_quantizer or back.tobytes() == floats.tobytes() else None
+
+
+def _constant_bytes(name: str, conversion: Node, producers: Mapping[str, Node], graph: Graph) -> str:
+    """The name of the bytes of a constant."""
+    found = _bytes_of(name, conversion, producers, graph)
+    assert found is not None, "the caller has looked"
+    made = graph.new_name("bytes")
+    graph.set_constant(made, found)
+    return made
+
+
+def _set_fill(proto: onnx.NodeProto, name: str) -> None:
+    """Give a Pad the element that it puts around its input."""
+    proto.input.extend([""] * (3 - len(proto.input)))
+    proto.input[2] = name
 
 
 def fuse_groups(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:

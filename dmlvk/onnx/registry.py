@@ -71,6 +71,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     (MICROSOFT, "QLinearConcat"): Entry(
         neighbours.plan_quantized_concat, ("axis",), neighbours.check_quantized_concat, data=2, keeps_layout=True
     ),
+    (MICROSOFT, "QLinearWhere"): Entry(neighbours.plan_where, (), neighbours.check_where, data=1, keeps_layout=True),
     (MICROSOFT, "QLinearAveragePool"): Entry(
         neighbours.plan_average_pool,
         (*POOL, "channels_last", "count_include_pad"),
@@ -85,6 +86,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         ends_layout=True,
     ),
     ("", "MaxPool"): Entry(neighbours.plan_max_pool, POOL, neighbours.check_max_pool, keeps_layout=True),
+    ("", "Where"): Entry(neighbours.plan_where, (), neighbours.check_where, data=1, keeps_layout=True),
     ("", "QuantizeLinear"): Entry(
         neighbours.plan_quantize,
         ("axis", "block_size", "output_dtype", "precision", "saturate"),
@@ -118,6 +120,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ("", "Split"): Entry(movement.plan_split, ("axis", "num_outputs", "split"), parameters=(1,), keeps_layout=True),
     ("", "Gather"): Entry(movement.plan_gather, ("axis",), movement.check_gather, parameters=(1,)),
     ("", "Concat"): Entry(movement.plan_concat, ("axis",), keeps_layout=True),
+    ("", "Pad"): Entry(movement.plan_pad, ("mode", "pads", "value"), parameters=(1, 2, 3), keeps_layout=True),
     ("", "Transpose"): Entry(movement.plan_transpose, ("perm",)),
     ("", "Expand"): Entry(movement.plan_expand, parameters=(1,)),
     ("", "DepthToSpace"): Entry(movement.plan_depth_to_space, ("blocksize", "mode")),

@@ -13,7 +13,7 @@ from dmlvk.onnx.convolution import require_exact_scales
 from dmlvk.onnx.errors import ModelError, NotOnDeviceError, RefusedError
 from dmlvk.onnx.execution import Execution, Held
 from dmlvk.onnx.fusion import fused
-from dmlvk.onnx.graph import Graph, Node, reading
+from dmlvk.onnx.graph import Graph, Node, in_own_form, reading
 from dmlvk.onnx.host import HostPart, is_known, is_without_rank, kind_of
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Program, ProgramBuilder
@@ -46,7 +46,7 @@ class Step(ABC):
     ) -> None:
         self.graph = graph
         self.nodes = nodes
-        written = {name for node in nodes for name in node.writes}
+        written = {name for node in self._run_nodes(nodes) for name in node.writes}
         inside = {node.index for node in nodes}
         elsewhere = reading([node for node in graph.nodes if node.index not in inside])
         again = [node for node in nodes if not elsewhere.isdisjoint(private.intersection(node.writes))]
@@ -54,6 +54,10 @@ class Step(ABC):
         self.inputs = sorted(name for name in reading(nodes) - written if not graph.is_constant(name))
         self.used = [name for node in nodes for name in node.writes if name in used]
         self.outputs = [name for node in nodes for name in node.writes] if keeps_all else self.used
+
+    def _run_nodes(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        """What is run for some nodes."""
+        return nodes
 
     @abstractmethod
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
@@ -92,6 +96,10 @@ class HostStep(Step):
         ]
         self.threads = threads
         self._parts: OrderedDict[Any, HostPart] = OrderedDict()
+
+    def _run_nodes(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        # The host runs a table's own nodes. They may write a value that another node of the part reads as well.
+        return in_own_form(nodes)
 
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         if profile is not None:

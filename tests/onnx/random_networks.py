@@ -44,17 +44,21 @@ class RandomNetwork:
         steps = (
             [
                 *(self.mapped_float, self.paired_float, self.pooled_max, self.joined_float, self.by_channel),
-                *(self.averaged_float, self.resized, self.convolved_float, self.multiplied_float),
+                *(self.averaged_float, self.resized, self.convolved_float, self.multiplied_float, self.padded_float),
+                *(self.padded, self.chosen_float),
             ]
             if quantizes_around_floats
             else [
                 *(self.mapped, self.paired, self.pooled_max, self.averaged, self.joined, self.resized),
-                *(self.convolved, self.multiplied, self.mean_of_floats),
+                *(self.convolved, self.multiplied, self.mean_of_floats, self.padded, self.padded_float),
+                *(self.pooled_function, self.chosen, self.chosen_float),
             ]
         )
         for _ in range(int(g.integers(3, 9))):
             step: Callable[[], None] = steps[int(g.integers(len(steps)))]
             step()
+        if not quantizes_around_floats and not any("QLinear" in operator for operator, _, _, _ in self.nodes):
+            self.mapped()  # without such an operator it is a model of the other form
         self.outputs: dict[str, Any] = {}
         read = {name for _, reads, _, _ in self.nodes for name in reads}
         for name, (_, scale, zero) in list(self.values.items()):
@@ -102,11 +106,7 @@ class RandomNetwork:
     def paired(self) -> None:
         """An addition or a multiplication, of two values or of one and a part of another."""
         name, shape, scale, zero = self.pick()
-        others = [
-            other for other, (its, _, its_zero) in self.values.items()
-            if self.type_of(its_zero) == self.type_of(zero) and _broadcasts(shape, its)
-        ]  # fmt: skip
-        other = str(self.generator.choice(others))
+        other = self._operand_beside(name)
         second = [other, *self.values[other][1:]]
         its_shape = self.values[other][0]
         if self.generator.random() < 0.3:
@@ -150,6 +150,95 @@ class RandomNetwork:
         if found is not None:
             attributes, pooled = found
             self.nodes.append(("MaxPool", [name], [self.set(pooled, scale, zero)], attributes))
+
+    def pooled_function(self) -> None:
+        """The maximum of a function of bytes, quantized."""
+        name, shape, _, zero = self.pick()
+        found = self._window(shape)
+        if found is not None:
+            value = self._float(str(self.generator.choice(["Tanh", "Neg", "Reciprocal"])), [self._dequantized(name)])
+            if self.generator.random() < 0.5:
+                value = self._float("Mul", [value, self.constant(self.generator.uniform(-2, 2, (shape[1], 1, 1)))])
+            self._quantized(self._float("MaxPool", [value], found[0]), found[1], self.type_of(zero))
+
+    def _padding(self, shape: tuple[int, ...]) -> tuple[dict[str, str], str, tuple[int, ...]] | None:
+        """The mode of a Pad, the constant of its pads, and the sizes of its output."""
+        g = self.generator
+        mode = str(g.choice(["constant", "reflect", "edge"]))
+        most = [min(size, 4) if mode == "reflect" else 4 for size in shape]
+        least = -1 if mode == "constant" and g.random() < 0.3 else 0
+        pads = [int(g.integers(least, size)) if g.random() < 0.5 else 0 for size in (*most, *most)]
+        padded = tuple(size + pads[k] + pads[k + 4] for k, size in enumerate(shape))
+        if min(padded) < 1 or any(size + min(pads[k], 0) + min(pads[k + 4], 0) < 1 for k, size in enumerate(shape)):
+            return None
+        return ({"mode": mode}, self.constant(pads, np.int64), padded) if np.prod(padded) < MOST_ELEMENTS else None
+
+    def padded(self) -> None:
+        name, shape, scale, zero = self.pick()
+        found = self._padding(shape)
+        if found is not None:
+            attributes, pads, padded = found
+            reads = [name, pads]
+            if attributes["mode"] == "constant" and self.generator.random() < 0.7:
+                reads.append(zero if self.generator.random() < 0.5 else self.parameters(self.type_of(zero))[1])
+            self.nodes.append(("Pad", reads, [self.set(padded, scale, zero)], attributes))
+
+    def padded_float(self) -> None:
+        """Elements around floats between conversions: zeros, or those of any number."""
+        name, shape, scale, zero = self.pick()
+        found = self._padding(shape)
+        if found is not None:
+            attributes, pads, padded = found
+            reads = [self._dequantized(name), pads]
+            if attributes["mode"] == "constant" and self.generator.random() < 0.5:
+                reads.append(self.constant(float(self.generator.choice([0.0, 0.35, -9e4]))))
+            made = self._float("Pad", reads, attributes)
+            if self.generator.random() < 0.5:
+                self._quantized(made, padded, self.type_of(zero))
+            else:
+                self.nodes.append(("QuantizeLinear", [made, scale, zero], [self.set(padded, scale, zero)], {}))
+
+    def _condition(self, shape: tuple[int, ...]) -> str:
+        """A constant that chooses among elements of a shape, or of a part of it."""
+        its = tuple(int(self.generator.choice([1, size])) for size in shape)[int(self.generator.integers(3)) :]
+        return self.constant(self.generator.integers(0, 2, its), np.bool_)
+
+    def _operand_beside(self, name: str) -> str:
+        """Another value of the type of one, to which it broadcasts."""
+        shape, _, zero = self.values[name]
+        return str(
+            self.generator.choice([
+                other for other, (its, _, its_zero) in self.values.items()
+                if self.type_of(its_zero) == self.type_of(zero) and _broadcasts(shape, its)
+            ])
+        )  # fmt: skip
+
+    def chosen(self) -> None:
+        """One of two values by a condition, in operators of bytes."""
+        name, shape, scale, zero = self.pick()
+        other = self._operand_beside(name)
+        wide = tuple(np.broadcast_shapes(shape, self.values[other][0]))
+        operands = [[name, scale, zero], [other, *self.values[other][1:]]]
+        if self.generator.random() < 0.3:
+            kind = self.type_of(zero)
+            operands[1] = [self.constant(int(self.generator.integers(0, 128)), kind), *self.parameters(kind)]
+            wide = shape
+        if self.generator.random() < 0.5:
+            operands.reverse()
+        out = (scale, zero) if self.generator.random() < 0.5 else self.parameters(self.type_of(zero))
+        reads = [self._condition(wide), *operands[0], *operands[1], *out]
+        self.nodes.append((MICROSOFT + "QLinearWhere", reads, [self.set(wide, *out)], {}))
+
+    def chosen_float(self) -> None:
+        name, shape, _, zero = self.pick()
+        other = self._operand_beside(name)
+        wide = tuple(np.broadcast_shapes(shape, self.values[other][0]))
+        operands = [self._dequantized(name), self._dequantized(other)]
+        if self.generator.random() < 0.3:
+            operands[1], wide = self.constant(float(self.generator.choice([0.0, -1e9, 0.3]))), shape
+        if self.generator.random() < 0.5:
+            operands.reverse()
+        self._quantized(self._float("Where", [self._condition(wide), *operands]), wide, self.type_of(zero))
 
     def averaged(self) -> None:
         name, shape, scale, zero = self.pick()
@@ -369,11 +458,7 @@ class RandomNetwork:
 
     def paired_float(self) -> None:
         name, shape, _, zero = self.pick()
-        others = [
-            other for other, (its, _, its_zero) in self.values.items()
-            if self.type_of(its_zero) == self.type_of(zero) and _broadcasts(shape, its)
-        ]  # fmt: skip
-        other = str(self.generator.choice(others))
+        other = self._operand_beside(name)
         operator = str(self.generator.choice(["Add", "Mul", "Sub", "Max"]))
         value = self._float(operator, [self._dequantized(name), self._dequantized(other)])
         wide = tuple(np.broadcast_shapes(shape, self.values[other][0]))

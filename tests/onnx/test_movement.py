@@ -37,6 +37,15 @@ CASES: dict[str, Case] = {
     "gather of one": ("Gather", (2, 5, 3), {"axis": -2}, {"indices": -2}, 1, 13, "device"),
     "gather of the same": ("Gather", (3, 4), {}, {"indices": [2, 2, 1, 0]}, 1, 13, "device"),
     "gather of odd ones": ("Gather", (99, 2), {}, {"indices": [k * k for k in range(9)] * 4}, 1, 13, "host"),
+    "pad": ("Pad", (2, 3, 4, 5), {}, {"pads": [0, 0, 1, 3, 0, 1, 2, 0]}, 1, 13, "device"),
+    "pad by attributes": ("Pad", (3, 5), {"pads": [2, 0, 0, 17], "value": 1.5}, {}, 1, 2, "device"),
+    "pad with a value": ("Pad", (7,), {}, {"pads": [4, 1], "value": 3}, 1, 11, "device"),
+    "pad some axes": ("Pad", (2, 3, 4), {}, {"pads": [1, 2, 3, 0], "value": 9, "axes": [-1, 0]}, 1, 18, "device"),
+    "pad of less than nothing": ("Pad", (5, 6), {}, {"pads": [-1, 2, -2, -3]}, 1, 13, "device"),
+    "pad by reflection": ("Pad", (2, 4, 6), {"mode": "reflect"}, {"pads": [0, 3, 1, 0, 2, 5]}, 1, 13, "device"),
+    "pad by edges": ("Pad", (3, 6), {"mode": "edge"}, {"pads": [2, 0, 0, 4]}, 1, 13, "device"),
+    "pad by the other end": ("Pad", (3, 6), {"mode": "wrap"}, {"pads": [2, 1, 0, 4]}, 1, 19, "device"),
+    "pad by many edges": ("Pad", (3, 6), {"mode": "edge"}, {"pads": [0, 9, 0, 9]}, 1, 13, "host"),
     "expand": ("Expand", (3, 1), {}, {"sizes": [2, 1, 4]}, 1, 13, "device"),
     "depth to space": ("DepthToSpace", (2, 12, 2, 3), {"blocksize": 2}, {}, 1, 13, "device"),
     "depth to space, crd": ("DepthToSpace", (1, 8, 2, 3), {"blocksize": 2, "mode": "CRD"}, {}, 1, 13, "device"),
@@ -62,16 +71,14 @@ def test_nodes(device: dmlvk.Device, name: str, dtype: Any) -> None:
     operator, shape, attributes, further, count, opset, where = CASES[name]
     if operator == "Trilu" and dtype == np.uint8:
         dtype = np.int32  # which ONNX Runtime has
-    if "Space" in operator and dtype == np.int64:
+    if ("Space" in operator and dtype == np.int64) or (opset == 2 and dtype != np.float32):
         dtype = np.float64
     if operator == "EyeLike" and dtype == np.uint8:
         dtype = np.float64
     x = elements(np.random.default_rng(len(name)), dtype, shape)
-    data = dtype if operator == "Concat" else np.int64
     outputs = {f"y{k}": dtype for k in range(count)}
-    constants = {key: np.array(values, data) for key, values in further.items()}
-    if operator == "Trilu":
-        constants = {"k": constants["k"].reshape(())}
+    constants = {key: np.array(values, dtype if key in ("c", "value") else np.int64) for key, values in further.items()}
+    constants |= {key: constants[key].reshape(()) for key in ("k", "value") if key in constants}
     model = model_of(
         [(operator, ["x", *constants], list(outputs), attributes)], {"x": x}, outputs, constants, opset=opset
     )

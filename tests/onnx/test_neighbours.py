@@ -188,6 +188,92 @@ def test_bytes_are_moved_in_place_of_floats(device: dmlvk.Device) -> None:
     assert not [row for row in rows if row.where == "host"]
 
 
+@pytest.mark.parametrize("operator", ["BatchNormalization", "Log"])
+def test_the_maximum_of_a_function_of_bytes(device: dmlvk.Device, operator: str) -> None:
+    """Quantized before the maximum is found; but not where the function is no number for some byte."""
+    rng = np.random.default_rng(12)
+    x = elements(rng, np.float32, (2, 3, 6, 5))
+    nodes, constants = quantized(x)
+    constants |= {name: elements(rng, np.float32, (3,)) for name in "abcd"}
+    constants["a"][0], constants["d"] = -1.5, constants["d"] ** 2 + np.float32(0.1)
+    nodes += [
+        ("com.microsoft.QLinearAdd", ["v", "s", "z", "v", "s", "z", "s", "z"], ["w"], {}),
+        ("DequantizeLinear", ["w", "s", "z"], ["f"], {}),
+        (operator, ["f", *"abcd"] if operator == "BatchNormalization" else ["f"], ["g"], {}),
+        ("MaxPool", ["g"], ["h"], {"kernel_shape": [2, 3], "pads": [1, 1, 0, 1]}),
+        ("QuantizeLinear", ["h", "s", "z"], ["y"], {}),
+    ]
+    rows = placed(device, model_of(nodes, {"x": x}, {"y": np.int8}, constants), {"x": x})
+    on_host = [row.op_type for row in rows if row.where == "host"]
+    assert on_host == ([] if operator == "BatchNormalization" else ["Log", "MaxPool"])
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, 0.33, 1e30, np.nan])
+def test_a_number_around_dequantized_bytes(device: dmlvk.Device, number: float) -> None:
+    """Bytes are moved where a byte stands for the number's bits, or where they are quantized again; else floats."""
+    x = elements(np.random.default_rng(13), np.float32, (2, 6, 5))
+    nodes, constants = quantized(x)
+    constants |= {
+        "pads": np.array([0, 1, 0, 0, 2, 3]),
+        "n": np.array(number, np.float32),
+        "t": np.array(0.03, np.float32),
+    }
+    nodes += [
+        ("DequantizeLinear", ["v", "s", "z"], ["f"], {}),
+        ("Pad", ["f", "pads", "n"], ["padded"], {}),
+        ("QuantizeLinear", ["padded", "t", "z"], ["y"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"y": np.int8, "padded": np.float32}, constants)
+    for optimize in (False, True):
+        rows = placed(device, model, {"x": x}, optimize=optimize)
+        assert not [row for row in rows if row.where == "host"]
+
+
+@pytest.mark.parametrize("second", ["tensor", "number"])
+@pytest.mark.parametrize("operator", ["com.microsoft.QLinearWhere", "Where"])
+def test_a_choice_between_bytes(device: dmlvk.Device, operator: str, second: str) -> None:
+    """By a condition that a run gives; of floats between conversions, or of bytes."""
+    rng = np.random.default_rng(14)
+    x, condition = elements(rng, np.float32, (2, 6, 5)), elements(rng, np.bool_, (6, 1))
+    nodes, constants = quantized(x)
+    constants |= {"t": np.array(0.03, np.float32), "u": np.array(-7, np.int8), "number": np.array(-9, np.int8)}
+    nodes.append(("Transpose", ["v"], ["turned"], {"perm": [0, 1, 2]}))
+    other = ["turned" if second == "tensor" else "number", "t", "u"]
+    if operator == "Where":
+        nodes += [("DequantizeLinear", each, [f"f{k}"], {}) for k, each in enumerate((other, ["v", "s", "z"]))]
+        nodes += [("Where", ["c", "f0", "f1"], ["g"], {}), ("QuantizeLinear", ["g", "s", "u"], ["y"], {})]
+    else:
+        nodes.append((operator, ["c", *other, "v", "s", "z", "s", "u"], ["y"], {}))
+    model = model_of(nodes, {"x": x, "c": condition}, {"y": np.int8}, constants)
+    for optimize in (False, True) if operator == "Where" else (False,):
+        rows = placed(device, model, {"x": x, "c": condition}, optimize=optimize)
+        assert not [row for row in rows if row.where == "host"]
+
+
+def test_a_table_whose_source_becomes_constant(device: dmlvk.Device) -> None:
+    """A node on the host reads floats that the table's own nodes compute, and some of them follow from sizes alone."""
+    x = elements(np.random.default_rng(15), np.float32, (2, 6, 5))
+    nodes, constants = quantized(x)
+    nodes += [
+        ("com.microsoft.QLinearAdd", ["v", "s", "z", "v", "s", "z", "s", "z"], ["w"], {}),
+        ("Shape", ["w"], ["sizes"], {}),
+        ("ConstantOfShape", ["sizes"], ["zeros"], {}),
+        ("QuantizeLinear", ["zeros", "s", "z"], ["grid"], {}),
+        ("DequantizeLinear", ["grid", "s", "z"], ["f"], {}),
+        ("Neg", ["f"], ["g"], {}),
+        ("DequantizeLinear", ["w", "s", "z"], ["h"], {}),
+        ("Sub", ["g", "h"], ["i"], {}),
+        ("QuantizeLinear", ["i", "s", "z"], ["y"], {}),
+        ("CumSum", ["i", "axis"], ["sum"], {}),
+        ("Expand", ["h", "sizes"], ["u"], {}),
+    ]
+    constants["axis"] = np.array(1)
+    given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", "h", "w"])
+    model = model_of(nodes, {"x": given}, {"y": np.int8, "sum": np.float32, "u": np.float32}, constants)
+    rows = placed(device, model, {"x": x})
+    assert [row.op_type for row in rows if row.where == "host"] == ["Sub", "CumSum"]
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_batch_normalization_before_a_product_is_a_table(device: dmlvk.Device, channels: int) -> None:
     """Of one channel, its parameters have one element; a table of pairs would have no dimension of channels for it."""
