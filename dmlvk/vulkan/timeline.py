@@ -19,12 +19,14 @@ ON_WINDOWS = sys.platform == "win32"
 
 # The longest wait in one call of the driver: Python runs signal handlers (Ctrl-C) only between calls.
 WAIT_SLICE = 50_000_000  # nanoseconds
-# A wait polls the timeline for this long before it sleeps. A GPU finishes a small dispatch in 10 us, and waking a
-# thread takes 20 to 40 us more. A CPU driver needs the core that polling would take.
-WATCH_SECONDS = 100e-6
 # A thread that naps outside of the driver polls again after this share of its waiting time so far, at most LONGEST_NAP.
 NAP_SHARE = 1 / 32
 LONGEST_NAP = 1e-3  # seconds
+# The shortest nap: Linux wakes a sleeping thread some 55 us late, its timer slack, and a driver hardly sooner.
+SHORTEST_NAP = 60e-6
+# A wait polls the timeline for this long before it sleeps, until then the shortest nap would be a larger share than
+# NAP_SHARE. A CPU driver needs the core that polling would take.
+WATCH_SECONDS = SHORTEST_NAP / NAP_SHARE
 
 
 class Waiter:
