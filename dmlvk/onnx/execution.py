@@ -9,6 +9,7 @@ import numpy as np
 
 from dmlvk.onnx.graph import ShapeAndType
 from dmlvk.onnx.lifetimes import StorageOffsets, storage_offsets
+from dmlvk.onnx.pieces import InputInPieces, in_pieces
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
 from dmlvk.operators.element_wise_quantize_linear import ConversionDesc
@@ -71,11 +72,11 @@ class Held:
             return Held(self._array.reshape(value.shape), is_shared=self.is_shared)
         return Held(None, self.tensor, value)
 
-    def is_copied_to(self, tensor: Tensor) -> bool:
+    def is_copied_to(self, tensor: Tensor | InputInPieces) -> bool:
         """Whether `write_to` copies the elements on the device."""
-        return self.tensor is not None and self.tensor.desc.sizes == tensor.desc.sizes
+        return isinstance(tensor, Tensor) and self.tensor is not None and self.tensor.desc.sizes == tensor.desc.sizes
 
-    def write_to(self, tensor: Tensor) -> None:
+    def write_to(self, tensor: Tensor | InputInPieces) -> None:
         """Write the elements to a tensor of unsigned integers, on the device if they are there."""
         if self.is_copied_to(tensor):
             tensor.write(self.tensor)
@@ -83,7 +84,7 @@ class Held:
         write(tensor, np.asarray(self.host()))
 
 
-def write(tensor: Tensor, array: Array) -> None:
+def write(tensor: Tensor | InputInPieces, array: Array) -> None:
     """Write the elements of an array to a tensor of unsigned integers of their size."""
     carrier = tensor.desc.data_type.numpy_dtype
     if array.dtype != carrier or array.shape != tensor.desc.sizes:
@@ -170,42 +171,52 @@ class Execution:
 
     Attributes
     ----------
-    input_tensors, output_tensors : dict of str to Tensor
-        Those that a dispatch uses. Outputs that are inputs or constants have none.
+    input_tensors : dict of str to Tensor or InputInPieces
+        Those that a dispatch uses.
+    output_tensors : dict of str to Tensor
+        Outputs that are inputs or constants have none.
+    bindings : tuple of Binding
+        The operators with their tensors, in their order.
     """
 
     def __init__(self, device: Device, program: Program, wanted: Iterable[str]) -> None:
-        self.program = program
         self._outputs = {name: program.outputs[name] for name in wanted}
-        self.layout: StorageOffsets = storage_offsets(program, {value.storage for value in self._outputs.values()})
         self._sequence: DeviceSequence | None = None
-        self.input_tensors: dict[str, Tensor] = {}
+        self.input_tensors: dict[str, Tensor | InputInPieces] = {}
         self.output_tensors: dict[str, Tensor] = {}
+        self.bindings: tuple[Binding, ...] = ()
+        given = {value.storage for value in program.inputs.values()} | program.constants.keys()
+        written = {name: value for name, value in self._outputs.items() if value.storage not in given}
+        on_host = {
+            value.storage
+            for values in (program.inputs, written)
+            for value in values.values()
+            if is_best_on_host(device, program, value, is_output=values is written)
+        }
+        program, divided = in_pieces(
+            program, {name: value for name, value in program.inputs.items() if value.storage in on_host}
+        )
+        self.program = program
+        on_host.update(piece.storage for pieces in divided.values() for piece in pieces)
+        kept = {value.storage for value in self._outputs.values()}
+        self.layout: StorageOffsets = storage_offsets(program, kept, on_host)
         if not program.operations:
             return
-        block = device.buffer(self.layout.size)
+        used = {storage for operation in program.operations for storage, _ in operation.places.values()}
+        buffers = {storage: Buffer.on_host(device.engine, program.sizes[storage]) for storage in on_host & used}
         offsets = self.layout.offsets
-        given = {value.storage for value in program.inputs.values()} | program.constants.keys()
-        on_host: dict[int, Buffer] = {}
+        block = device.buffer(max(1, self.layout.size))  # a program may have all of its memory on the host
 
         def tensor(desc: TensorDesc, storage: int, offset: int) -> Tensor:
-            if storage in on_host:
-                return on_host[storage].tensor(desc, offset)
+            if storage in buffers:
+                return buffers[storage].tensor(desc, offset)
             return block.tensor(desc, offsets[storage] + offset)
 
-        for values, tensors in ((program.inputs, self.input_tensors), (self._outputs, self.output_tensors)):
-            for name, value in values.items():
-                is_output = tensors is self.output_tensors
-                if value.storage not in offsets or (is_output and value.storage in given):
-                    continue
-                if is_best_on_host(device, program, value, is_output=is_output):
-                    on_host[value.storage] = Buffer.on_host(device.engine, program.sizes[value.storage])
-                tensors[name] = tensor(value.desc(), value.storage, value.offset)
         for storage, array in program.constants.items():
-            if storage in offsets:
+            if storage in used:
                 value = Value(storage, array.dtype, array.shape)
-                Held(array).write_to(block.tensor(value.desc(), offsets[storage]))
-        bindings = []
+                Held(array).write_to(tensor(value.desc(), storage, 0))
+        bindings: dict[int, Binding] = {}
         operators = device.compile_all(operation.desc for operation in program.operations)
         for operation, compiled in zip(program.operations, operators, strict=True):
             if compiled.has_state:
@@ -214,13 +225,20 @@ class Execution:
                 field: tensor(operation.desc.tensors[field], storage, offset)
                 for field, (storage, offset) in operation.places.items()
             }
-            bindings.append(compiled.bind(**bound))
-        self._sequence = device.sequence(bindings)
-
-    @property
-    def bindings(self) -> tuple[Binding, ...]:
-        """The operators with their tensors, in their order."""
-        return () if self._sequence is None else self._sequence._bindings
+            bindings[id(operation)] = compiled.bind(**bound)
+        self.bindings = tuple(bindings.values())
+        for name, value in written.items():
+            if value.storage in used:
+                self.output_tensors[name] = tensor(value.desc(), value.storage, value.offset)
+        for name, value in program.inputs.items():
+            if value.storage in used:
+                self.input_tensors[name] = tensor(value.desc(), value.storage, value.offset)
+        for name, pieces in divided.items():
+            places = [(piece.index, tensor(piece.desc, piece.storage, 0)) for piece in pieces]
+            sequences = [device.sequence([bindings.pop(id(piece.operation))]) for piece in pieces[:-1]]
+            self.input_tensors[name] = InputInPieces(program.inputs[name].desc(), places, sequences)
+        # One time for all: a timestamp behind each dispatch takes 1 us and more, for which the next one waits.
+        self._sequence = DeviceSequence(device.engine, tuple(bindings.values()), device.timestamps, times_of_each=False)
 
     def run(self, given: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the dispatches. The outputs are valid until the next run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from dmlvk.onnx.program import Program
@@ -30,20 +30,23 @@ class StorageOffsets:
     sum: int
 
 
-def storage_offsets(program: Program, kept: set[int]) -> StorageOffsets:
+def storage_offsets(program: Program, kept: set[int], elsewhere: Collection[int] = ()) -> StorageOffsets:
     """Place the storages of a program. Two share memory only if no dispatch needs both.
 
     Parameters
     ----------
     kept : set of int
         Storages that are read after the last dispatch.
+    elsewhere : collection of int
+        Storages with memory of their own, which get no place.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for number, operation in enumerate(program.operations):
         for storage, _ in operation.places.values():
-            first.setdefault(storage, number)
-            last[storage] = number
+            if storage not in elsewhere:
+                first.setdefault(storage, number)
+                last[storage] = number
     given = {value.storage for value in program.inputs.values()} | program.constants.keys()
     end = len(program.operations)
     for storage in first:

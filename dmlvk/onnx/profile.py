@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dmlvk.onnx.execution import Held
     from dmlvk.onnx.graph import Node
+    from dmlvk.onnx.pieces import InputInPieces
     from dmlvk.runtime.sequence import Sequence as DeviceSequence
     from dmlvk.runtime.tensor import Tensor
 
@@ -84,7 +85,7 @@ class Profile:
             self.steps[-1].from_device_seconds += perf_counter() - start
             self.steps[-1].bytes_from_device += array.nbytes
 
-    def upload(self, held: Held, tensor: Tensor) -> None:
+    def upload(self, held: Held, tensor: Tensor | InputInPieces) -> None:
         """Write a value to the device. A copy from the device itself goes over no bus."""
         if not held.is_copied_to(tensor):
             self.download(held)

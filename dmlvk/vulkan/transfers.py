@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -18,9 +19,9 @@ from dmlvk.vulkan.staging_ring import PIECE_SIZE, RingPiece, StagingRing
 
 # A copy of at least this many bytes goes to the copy queue: two queues that wait for each other cost some 10 us.
 LARGE = 1 << 20
-# The fewest bytes that one of several threads copies where the host reaches the memory: a thread takes some 20 us to
-# wake up, in which it would copy as many.
-LEAST_SHARE = 256 << 10
+# The fewest bytes that one of several threads copies where the host reaches the memory: between two copies a thread
+# waits for the interpreter, some 70 us and more, in which it would copy a good part of as many.
+LEAST_SHARE = 2 << 20
 PAGE = 4096
 
 
@@ -128,6 +129,39 @@ class Transfers:
             share.memory[:] = data[share.position : share.position + share.memory.size]
 
         self._on_threads(_shares(allocation, offset, data.size), write)
+
+    def copy_in_turn(self, copies: Sequence[Sequence[tuple[Any, Any]]], then: Callable[[int], None]) -> None:
+        """Copy groups of arrays to where the host reaches the memory, and tell of each group that is whole.
+
+        Several threads copy, the first groups first. This thread alone calls the function, between its own copies.
+
+        Parameters
+        ----------
+        copies : sequence of sequence of (ndarray, ndarray)
+            By group, targets and sources. Made during a visit.
+        then : callable
+            Called with the number of each group, in order.
+        """
+        # By group, one token for each copy that is not done: taking one out is a single step of any thread.
+        pending = [deque(group) for group in copies]
+        told = 0
+        caller = get_ident()
+
+        def tell() -> None:
+            nonlocal told
+            while told < len(pending) and not pending[told]:
+                told += 1
+                then(told - 1)
+
+        def copy(number: int, target: Any, source: Any) -> None:
+            target[...] = source
+            pending[number].pop()
+            if get_ident() == caller:
+                tell()
+
+        parts = [(number, *each) for number, group in enumerate(copies) for each in group]
+        self._on_threads(parts, lambda part: copy(*part))
+        tell()
 
     def _write_staged(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         ring = self.ring()

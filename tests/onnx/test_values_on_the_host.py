@@ -27,7 +27,7 @@ def variant(request: pytest.FixtureRequest, device: dmlvk.Device) -> Iterator[dm
         yield found
 
 
-@pytest.mark.parametrize("sizes", [(2, 3, 20, 30), (1, 8, 64, 70), (1, 2, 400, 400)])
+@pytest.mark.parametrize("sizes", [(2, 3, 20, 30), (1, 8, 64, 70), (1, 2, 400, 400), (7, 2, 262, 250)])
 def test_runs_with_other_elements(variant: dmlvk.Device, sizes: tuple[int, ...]) -> None:
     """Small values, those of more than a segment, and large ones; each result stays as it is."""
     random = np.random.default_rng(3)
@@ -61,3 +61,59 @@ def test_values_that_are_read_again_are_copied(device: dmlvk.Device) -> None:
         before = staged.vulkan.queue.submitted
         require_equal(session.run(None, {"levels": x}), onnx_runtime(model, {"levels": x}))
         assert staged.vulkan.queue.submitted > before + 1
+
+
+# Inputs of 3 to 5 MB, with the pieces that they go to the device in.
+PIECES: dict[str, tuple[tuple[int, ...], dict[str, Any], int]] = {
+    "images": ((9, 3, 200, 200), {}, 2),
+    "channels of one image": ((1, 5, 400, 500), {}, 2),
+    "rows that begin at multiples of 16 bytes": ((1100, 901), {}, 2),
+    "one row": ((1, 1000000), {}, 2),
+    "no channels with scales of their own": ((1, 3, 600, 600), {"scale": np.array([0.02, 0.03, 0.01], np.float32)}, 1),
+}
+
+
+@pytest.mark.parametrize("case", PIECES)
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_a_large_input_goes_in_pieces(device: dmlvk.Device, case: str, is_packed: bool) -> None:
+    """The device converts a piece while the host copies the next one; the elements are those of the whole."""
+    sizes, constants, pieces = PIECES[case]
+    constants = {
+        "point": np.full(np.shape(constants.get("scale", 0)), 117, np.uint8),
+        "scale": np.float32(0.02),
+        **constants,
+    }
+    random = np.random.default_rng(6)
+    with open_variant(device, "staged") as staged:
+        feeds = [elements(random, np.float32, (*sizes[:-1], 2 * sizes[-1]))[..., ::2] for _ in range(2)]
+        feeds = [np.ascontiguousarray(x) for x in feeds] if is_packed else feeds
+        model = model_of(NODES[:1], {"x": feeds[0]}, {"levels": np.uint8}, constants)
+        session = InferenceSession(model, staged)
+        for x in [*feeds, feeds[0]]:
+            require_equal(session.run(None, {"x": x}), onnx_runtime(model, {"x": x}))
+        (bindings,) = session._bindings()
+        assert len(bindings) == pieces
+
+
+def test_two_inputs_go_in_pieces(device: dmlvk.Device) -> None:
+    """All pieces are there before what follows reads them."""
+    random = np.random.default_rng(7)
+    with open_variant(device, "staged") as staged:
+        feeds = {name: elements(random, np.float32, (4, 3, 300, 300)) for name in ("x", "z")}
+        nodes: list[Node] = [
+            ("QuantizeLinear", ["x", "scale", "point"], ["a"], {}),
+            ("QuantizeLinear", ["z", "scale", "point"], ["b"], {}),
+            (
+                "com.microsoft.QLinearAdd",
+                ["a", "scale", "point", "b", "scale", "point", "scale", "point"],
+                ["y"],
+                {},
+            ),
+        ]
+        model = model_of(nodes, feeds, {"y": np.uint8}, CONSTANTS)
+        session = InferenceSession(model, staged)
+        for _ in range(3):
+            feeds = {name: elements(random, np.float32, x.shape) for name, x in feeds.items()}
+            require_equal(session.run(None, feeds), onnx_runtime(model, feeds))
+        (bindings,) = session._bindings()
+        assert len(bindings) == 5

@@ -15,7 +15,7 @@ from dmlvk.benchmark.model.peers import PEERS, Array, ModelWork
 from dmlvk.benchmark.networks.timing import time_chain
 from dmlvk.benchmark.peers.peer import taking_part
 from dmlvk.benchmark.records import MODEL, Keep, Progress, Record, circumstances
-from dmlvk.benchmark.timing import FEWEST_ROUNDS, Times, time_on_host, warm_up
+from dmlvk.benchmark.timing import FEWEST_ROUNDS, time_on_host, warm_up
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.profile import Profile, StepTimes
@@ -69,7 +69,9 @@ def run(
 def _run(
     device: dmlvk.Device, path: Path, batch: int | None, rounds: int
 ) -> tuple[Record, dict[str, Array], dict[str, Array]]:
-    """A batch: whole runs, and in turns with them runs of another session whose steps are timed.
+    """A batch: whole runs, and then runs of another session whose steps are timed.
+
+    Not in turns: each session finds its own constants in the caches, as in an application, and as the peers do.
 
     Returns the record, and what a run was given and what it returned, by name.
     """
@@ -82,23 +84,16 @@ def _run(
     measured.run(None, feeds)
     if device.profile.device_type is not DeviceType.CPU:
         warm_up(lambda: session.run(None, feeds))
-    seconds: list[float] = []
+    whole = time_on_host(lambda _: session.run(None, feeds), rounds)
     profiles: list[Profile] = []
-
-    def step(_: int) -> None:
-        start = time.perf_counter()
-        session.run(None, feeds)
-        seconds.append(time.perf_counter() - start)
-        profiles.append(measured.profiled(feeds)[1])
-
-    time_on_host(step, rounds)
+    time_on_host(lambda _: profiles.append(measured.profiled(feeds)[1]), rounds)
     # The first turn warms up.
     steps = [_step(each) for each in zip(*(profile.steps for profile in profiles[1:]), strict=True)]
     row: Record = {
         "batch": batch,
         "inputs": {name: list(array.shape) for name, array in feeds.items()},
         "first_seconds": first,
-        "seconds": Times(tuple(seconds[1:])).record(),
+        "seconds": whole.record(),
         "steps": steps,
         "rest_seconds": statistics.median(profile.rest_seconds for profile in profiles[1:]),
         "dispatches": _dispatches(device, measured),
