@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.onnx.execution import own
+from dmlvk.onnx.execution import own, write
 from dmlvk.onnx.host import HostPart, lacks_numpy_type
+from dmlvk.onnx.pieces import InputInPieces
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step
 from dmlvk.onnx.value_arrays import ValueArrays
+from dmlvk.runtime.tensor import Tensor
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
 
@@ -103,8 +105,11 @@ class DirectDeviceRun(DirectRun):
         self._step, self._execution, self._monitor = step, step.last, monitor
         self._submit = step.last.submit
         program, inputs, outputs = step.last.program, step.last.input_tensors, step.last.output_tensors
-        self._inputs = list(program.inputs)
-        self._given = ValueArrays([inputs[name] for name in self._inputs], list(program.inputs.values()))
+        targets = {name: inputs[name] for name in program.inputs}
+        self._pieces = [(name, target) for name, target in targets.items() if isinstance(target, InputInPieces)]
+        tensors = {name: target for name, target in targets.items() if isinstance(target, Tensor)}
+        self._inputs = list(tensors)
+        self._given = ValueArrays(list(tensors.values()), [program.inputs[name] for name in tensors])
         self._found = ValueArrays([outputs[name] for name in names], [program.outputs[name] for name in names])
 
     @staticmethod
@@ -122,6 +127,8 @@ class DirectDeviceRun(DirectRun):
     def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
         self._step.last = self._execution
         self._given.write([feeds[name] for name in self._inputs])
+        for name, target in self._pieces:
+            write(target, feeds[name])
         self._submit()
         return self._found.read()
 
