@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk.benchmark.networks.peers import choose_fastest, recorded_graph
+from dmlvk.benchmark.peers.onnx_runtime import OnONNXRuntime, session_of
 from dmlvk.benchmark.peers.peer import Peer, UnsupportedError, missing_package, package_version
 from dmlvk.benchmark.peers.torch import cuda_absence, time_on_cuda
 from dmlvk.benchmark.records import Record
@@ -49,17 +50,8 @@ class ModelPeer(Peer):
         """
 
 
-class ONNXRuntimeSession(ModelPeer):
+class ONNXRuntimeSession(OnONNXRuntime, ModelPeer):
     """Its optimized run on all cores, and its plain run for comparison."""
-
-    name = "onnxruntime"
-    runs_on: ClassVar[str] = "CPU"
-
-    def absence(self) -> str | None:
-        return missing_package("onnxruntime")
-
-    def version(self) -> str:
-        return package_version("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml")
 
     def measure(self, work: ModelWork, rounds: int) -> Record:
         times, plain, optimized = self.outputs(work, rounds)
@@ -71,10 +63,11 @@ class ONNXRuntimeSession(ModelPeer):
 
     def outputs(self, work: ModelWork, rounds: int) -> tuple[Times, dict[str, Any], dict[str, Any]]:
         """The times of the optimized run, and the outputs of the plain run and of the optimized one, by name."""
-        plain, _ = _session(work.path, optimizes=False)
+        plain = session_of(str(work.path), optimizes=False)
         plain_outputs = plain.run(None, dict(work.feeds))
         del plain
-        optimized, names = _session(work.path, optimizes=True)
+        optimized = session_of(str(work.path))
+        names = [output.name for output in optimized.get_outputs()]
         results: list[Any] = []
 
         def step(_: int) -> None:
@@ -82,17 +75,6 @@ class ONNXRuntimeSession(ModelPeer):
 
         times = time_on_host(step, rounds)
         return times, dict(zip(names, plain_outputs, strict=True)), dict(zip(names, results, strict=True))
-
-
-def _session(path: Path, optimizes: bool) -> tuple[Any, list[str]]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    levels = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimizes else levels.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return session, [output.name for output in session.get_outputs()]
 
 
 def comparison(found: Any, plain: Any, optimized: Any, is_fused: bool) -> Record:

@@ -13,8 +13,8 @@ from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks.timing import SHORT_WARM_UP_SECONDS, ChainTimes, repeats
 from dmlvk.benchmark.networks.work import constants_of, desc_of, work_of
 from dmlvk.benchmark.peers import ncnn as ncnn_peer
-from dmlvk.benchmark.peers.onnx_runtime import IR_VERSION, NODES, OPSET
-from dmlvk.benchmark.peers.peer import Peer, UnsupportedError, missing_package, package_version
+from dmlvk.benchmark.peers.onnx_runtime import IR_VERSION, NODES, OPSET, OnONNXRuntime, session_of
+from dmlvk.benchmark.peers.peer import Peer, UnsupportedError
 from dmlvk.benchmark.peers.torch import cuda_absence, time_on_cuda
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, time_on_host
 from dmlvk.conformance.case import Workload
@@ -172,17 +172,8 @@ def _time_graph(run: Callable[[], None], rounds: int, warm_up_seconds: float) ->
     return ChainTimes(on_device, Times(tuple(on_wall)))
 
 
-class ONNXRuntimeCPU(NetworkPeer):
+class ONNXRuntimeCPU(OnONNXRuntime, NetworkPeer):
     """ONNX Runtime's QLinearConv on all cores. It has one layout, NCHW, which stands beside both."""
-
-    name = "onnxruntime"
-    runs_on = "CPU"
-
-    def absence(self) -> str | None:
-        return missing_package("onnx", "onnxruntime")
-
-    def version(self) -> str:
-        return package_version("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml")
 
     def measure_layer(self, layer: Layer, batch: int, layout: str, rounds: int) -> ChainTimes:
         return self.measure_chain([layer], batch, layout, rounds)
@@ -192,9 +183,7 @@ class ONNXRuntimeCPU(NetworkPeer):
         import onnxruntime
 
         model, feeds = _model(layers, batch)
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = session_of(model)
         binding = session.io_binding()
         for name, array in feeds.items():
             binding.bind_cpu_input(name, array)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dmlvk.benchmark.peers.peer import (
     OperatorPeer,
+    Peer,
     Slices,
     Trial,
     compare,
@@ -129,12 +130,11 @@ NODES: Mapping[type[OperatorDesc], Callable[[Any, Mapping[str, Array], Array], N
 }
 
 
-class ONNXRuntime(OperatorPeer):
-    """ONNX Runtime's CPU kernels, on all cores."""
+class OnONNXRuntime(Peer):
+    """ONNX Runtime's CPU kernels, on all cores: a peer of operators, of networks and of models."""
 
     name = "onnxruntime"
     runs_on: ClassVar[str] = "CPU"
-    operators = NODES.keys()
 
     def absence(self) -> str | None:
         return missing_package("onnx", "onnxruntime")
@@ -142,13 +142,26 @@ class ONNXRuntime(OperatorPeer):
     def version(self) -> str:
         return package_version("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml")
 
-    def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
-        import onnxruntime
 
+def session_of(model: bytes | str, *, optimizes: bool = True) -> Any:
+    """A session of a serialized model or of a file, which prints nothing."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimizes else levels.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+class ONNXRuntime(OnONNXRuntime, OperatorPeer):
+    """Models of one node."""
+
+    operators = NODES.keys()
+
+    def measure(self, workload: Workload, expected: Array, rounds: int) -> Trial:
         model, feeds = model_of(workload, expected)
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = session_of(model)
         results: list[Array] = []
 
         def step(_: int) -> None:
