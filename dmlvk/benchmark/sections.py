@@ -100,6 +100,11 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}"
 
 
+def us_text(seconds: float) -> str:
+    """Microseconds, with a decimal if they are few."""
+    return f"{seconds * 1e6:,.1f}" if seconds < 1e-3 else f"{seconds * 1e6:,.0f}"
+
+
 def _colour(cell: str) -> str:
     return "red" if DIFFERENT in cell else "green" if cell.partition(":")[0] == EQUAL else ""
 

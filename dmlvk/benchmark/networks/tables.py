@@ -10,7 +10,7 @@ from typing import Any
 from dmlvk.benchmark import drawing
 from dmlvk.benchmark.drawing import OURS, Look
 from dmlvk.benchmark.records import Record
-from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text, title_of
+from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text, title_of, us_text
 
 CHAIN = "all in their order"
 
@@ -32,8 +32,8 @@ def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
         [_chain_row(run, floor, peers) for run in record["runs"] if "chain" in run],
         [
             "Times on the device are from the first timestamp to the last; each layer waits for the one before.",
-            f"The floor is {_us(_median(floor))} us a dispatch ({_us(floor['wall']['median'])} on the wall): a SLICE1 "
-            "of 64 bytes after another.",
+            f"The floor is {us_text(_median(floor))} us a dispatch ({us_text(floor['wall']['median'])} on the wall): a "
+            "SLICE1 of 64 bytes after another.",
             *_failures(record),
             *absences(record),
         ],
@@ -70,7 +70,7 @@ def _median(seconds: Record) -> float:
 
 def _chain_row(run: Record, floor: Record, peers: list[str]) -> list[str]:
     count = run["chain"].get("dispatches")
-    marks = ["", ""] if count is None else [str(count), _us(count * _median(floor))]
+    marks = ["", ""] if count is None else [str(count), us_text(count * _median(floor))]
     return [str(run["batch"]), run["layout"], *marks, *_figures(run["chain"], peers)]
 
 
@@ -108,7 +108,7 @@ def _sum_row(run: Record, peers: list[str], dispatches: bool) -> Iterator[list[s
 
 def _cells(seconds: tuple[float, float, float], theirs: Mapping[str, float], peers: list[str]) -> list[str]:
     """Our three times and each peer's, and how many times as fast as the best of them."""
-    cells = [*map(_us, seconds), *(_us(theirs[peer]) if peer in theirs else "-" for peer in peers)]
+    cells = [*map(us_text, seconds), *(us_text(theirs[peer]) if peer in theirs else "-" for peer in peers)]
     if peers:
         best = min(theirs, key=lambda name: theirs[name], default=None)
         cells += ["", ""] if best is None else [ratio_text(theirs[best] / seconds[0]), best]
@@ -153,10 +153,6 @@ def _failures(record: Record) -> Iterator[str]:
     for failure, places in failures.items():
         more = f" and {len(places) - 1} more" if len(places) > 1 else ""
         yield f"{places[0]}{more}: {failure}"
-
-
-def _us(seconds: float) -> str:
-    return f"{seconds * 1e6:,.1f}" if seconds < 1e-3 else f"{seconds * 1e6:,.0f}"
 
 
 # cuDNN's network is not the same: it multiplies in float16.

@@ -9,7 +9,7 @@ from typing import Any
 
 from dmlvk.benchmark import drawing
 from dmlvk.benchmark.records import Record
-from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text, title_of
+from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text, title_of, us_text
 from dmlvk.benchmark.sweep import OPERATORS
 
 HEADS = (
@@ -90,12 +90,12 @@ def _cells(row: Record) -> list[str]:
     return [
         row["name"].partition(":")[2],
         row["path"],
-        _us(row["seconds"]),
-        _us(row["bound"]["seconds"]),
+        us_text(row["seconds"]),
+        us_text(row["bound"]["seconds"]),
         row["bound"]["bound_by"],
         ratio_text(share(row)),
-        _us(row["predicted_seconds"]),
-        "" if trial is None else _us(trial["seconds"]),
+        us_text(row["predicted_seconds"]),
+        "" if trial is None else us_text(trial["seconds"]),
         "" if ratio is None else ratio_text(ratio),
         EQUAL if row["correct"] else DIFFERENT,
     ]
@@ -121,10 +121,6 @@ def _closing(record: Record) -> Iterator[str]:
         yield f"{row['name']}: {row['failure']}"
     yield f"seed {record['seed']}; of a convolution's output, 64 elements were compared with the reference"
     yield from absences(record)
-
-
-def _us(seconds: float) -> str:
-    return f"{seconds * 1e6:,.1f}" if seconds < 1e-3 else f"{seconds * 1e6:,.0f}"
 
 
 # Colour-blind readers can tell these apart, by colour and by shape.

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters, only
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Group, Parameters, labelled, only
 from dmlvk.conformance.cases.layouts import INPUT_LAYOUTS, LIMITS, OUTPUT_LAYOUTS, SIZES, fits_rank, lay_out
 from dmlvk.conformance.cases.values import elements_of
 from dmlvk.data_type import DataType
 from dmlvk.operators import OperatorDesc
-from dmlvk.operators.declared import OUTPUT, OneAChannel, TensorRule
+from dmlvk.operators.declared import OUTPUT, OneAChannel
 from dmlvk.operators.drawing import drawn
 from dmlvk.planning import KERNEL_PATHS
 from dmlvk.tensor_desc import TensorDesc
@@ -89,7 +89,7 @@ def parameters(declared: type[OperatorDesc]) -> Mapping[str, Any]:
         for name, rule in tensors.items()
         if isinstance(rule.types, tuple) and len(rule.types) > 1
     }
-    ranks = next((rule.rank for rule in tensors.values() if isinstance(rule.rank, tuple) and _is_data(rule)), (1, 8))
+    ranks = next((rule.rank for rule in tensors.values() if isinstance(rule.rank, tuple) and rule.of is None), (1, 8))
     per_channel = any(isinstance(rule.sizes, OneAChannel) and rule.sizes.or_one for rule in tensors.values())
     return {
         **types,
@@ -104,13 +104,9 @@ def parameters(declared: type[OperatorDesc]) -> Mapping[str, Any]:
     }
 
 
-def _is_data(rule: TensorRule) -> bool:
-    return rule.of is None
-
-
 def declared_form(declared: type[OperatorDesc], left_out: Callable[[Mapping[str, str]], bool] | None = None) -> Group:
     """The cases of what an operator's declaration leaves open."""
-    choices = {name: _labelled(values) for name, values in parameters(declared).items()}
+    choices = {name: labelled(values) for name, values in parameters(declared).items()}
     # A parameter with one value says nothing in a name.
     fixed = {name: next(iter(values.items())) for name, values in choices.items() if len(values) == 1}
 
@@ -128,7 +124,3 @@ def declared_form(declared: type[OperatorDesc], left_out: Callable[[Mapping[str,
     about = (form.__doc__ or "").strip()
     open_choices = {name: values for name, values in choices.items() if name not in fixed}
     return Group(f"{declared.stem}:form", build, open_choices, keep=keep, left_out=left_out, about=about)
-
-
-def _labelled(values: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-    return dict(values) if isinstance(values, Mapping) else {str(value): value for value in values}

@@ -69,7 +69,7 @@ class Group:
                 yield case
 
     def _combinations(self, default_only: bool) -> Iterator[Case]:
-        values = {name: _labelled(choices) for name, choices in self.parameters.items()}
+        values = {name: labelled(choices) for name, choices in self.parameters.items()}
         if self.default != "all":
             defaults = self._defaults(values)
             if default_only:
@@ -236,5 +236,6 @@ def _complete(
     return blamed - {first}
 
 
-def _labelled(choices: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+def labelled(choices: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """A parameter's values by their labels."""
     return dict(choices) if isinstance(choices, Mapping) else {str(value): value for value in choices}
