@@ -18,7 +18,6 @@ from dmlvk.runtime.device import Device
 from dmlvk.runtime.sequence import Sequence as DeviceSequence
 from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.tensor_desc import TensorDesc
-from dmlvk.vulkan.transfers import LARGE
 
 
 class Held:
@@ -146,16 +145,14 @@ def _own(array: Any, is_shared: bool, taken: set[int]) -> Any:
     return array
 
 
-def is_best_on_host(device: Device, program: Program, value: Value, *, is_output: bool) -> bool:
+def is_best_on_host(device: Device, program: Program, value: Value) -> bool:
     """Whether an input or output is best left in the host's memory, where the device reads or writes it over the bus.
 
-    That is so if a single dispatch uses the value and converts it element by element: reading it over the bus then
-    takes no longer than a copy would, and no copy is submitted. Large outputs are copied in parts, which the host takes
-    while later ones are on the way.
+    That is so if a single dispatch uses the value and converts it element by element: its way over the bus then takes
+    no longer than a copy would, and no copy is submitted.
     """
-    vulkan = device.vulkan
-    largest = min(LARGE, device.profile.segment_size) if is_output else device.profile.segment_size
-    if vulkan.memory.is_direct or value.desc().total_size_in_bytes >= largest or value.order or value.offset:
+    vulkan, size = device.vulkan, value.desc().total_size_in_bytes
+    if vulkan.memory.is_direct or size >= device.profile.segment_size or value.order or value.offset:
         return False
     users = [each for each in program.operations if any(at == value.storage for at, _ in each.places.values())]
     return len(users) == 1 and isinstance(users[0].desc, ConversionDesc)
@@ -189,9 +186,8 @@ class Execution:
         written = {name: value for name, value in self._outputs.items() if value.storage not in given}
         on_host = {
             value.storage
-            for values in (program.inputs, written)
-            for value in values.values()
-            if is_best_on_host(device, program, value, is_output=values is written)
+            for value in (*program.inputs.values(), *written.values())
+            if is_best_on_host(device, program, value)
         }
         program, divided = in_pieces(
             program, {name: value for name, value in program.inputs.items() if value.storage in on_host}
