@@ -22,7 +22,7 @@ DISPATCH_SECONDS = 0.8 * MAXIMUM_SUBMISSION_SECONDS
 
 Range: TypeAlias = tuple[int, int]
 Box: TypeAlias = tuple[Range, ...]
-Piece = TypeVar("Piece")
+AnyPiece = TypeVar("AnyPiece")
 
 # The lowest rates of simple per-element kernels (packing, copying), in elements a second.
 SLOWEST_ELEMENTS_PER_SECOND = {
@@ -231,7 +231,7 @@ def halves(box: Box, dimension: int) -> Iterator[Box]:
         yield (*box[:dimension], part, *box[dimension + 1 :])
 
 
-def pieces(whole: Piece, parts_of: Callable[[Piece], Iterable[Piece] | None]) -> Iterator[Piece]:
+def pieces(whole: AnyPiece, parts_of: Callable[[AnyPiece], Iterable[AnyPiece] | None]) -> Iterator[AnyPiece]:
     """Cut a whole into pieces, in order: `parts_of` gives the parts of a piece, or None for one that stays whole."""
     pending = [whole]
     while pending:
