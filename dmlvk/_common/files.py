@@ -175,10 +175,10 @@ def packaged_arrays(package: str, name: str) -> dict[str, npt.NDArray[Any]]:
     return _arrays(packaged_bytes(package, name))
 
 
-def read_text(path: Path, most_bytes: int = MOST_BYTES) -> str:
+def read_text(path: Path) -> str:
     """The content of a regular file of UTF-8 text. Raises as `read_bytes` does."""
     try:
-        return read_bytes(path, most_bytes).decode()
+        return read_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise FileError(f"{path}: it is not UTF-8 text: {error}") from error
 

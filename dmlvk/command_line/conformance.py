@@ -23,8 +23,7 @@ from dmlvk.conformance.reports.terminal import (
 )
 from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError, Run
 from dmlvk.conformance.results_file import ResultsWriter, read_device_runs, read_results
-from dmlvk.conformance.running.again import run_again
-from dmlvk.conformance.running.runner import CLOSING, Item, Runner
+from dmlvk.conformance.running.runner import CLOSING, Item, Runner, run_again
 from dmlvk.conformance.running.worker import WorkerConfiguration
 from dmlvk.conformance.waivers import read_waivers
 from dmlvk.planning import KERNEL_PATHS

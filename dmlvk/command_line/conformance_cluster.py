@@ -13,8 +13,7 @@ from dmlvk.conformance.digests import compared
 from dmlvk.conformance.reports.terminal import failure_text, with_failures
 from dmlvk.conformance.results import PASSED, Result, ResultsError, Run
 from dmlvk.conformance.results_file import ResultsWriter, read_device_runs
-from dmlvk.conformance.running.again import run_again
-from dmlvk.conformance.running.runner import CLOSING, Item
+from dmlvk.conformance.running.runner import CLOSING, Item, run_again
 from dmlvk.conformance.running.worker import WorkerConfiguration
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ The modules in layers: each imports only from the layers above its own, also for
     context
     command_buffers  descriptors  external  heaps  pipeline_cache  timeline  timestamps
     blocks  queue
-    allocation  host_view  pauses  pipelines
+    allocation  pauses  pipelines
     memory  recorder
     staging_ring
     transfers

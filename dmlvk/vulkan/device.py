@@ -8,7 +8,7 @@ from weakref import ref
 
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import DeviceError, ReentryError
-from dmlvk.vulkan.allocation import Allocation
+from dmlvk.vulkan.allocation import Allocation, HostView
 from dmlvk.vulkan.blocks import MemoryBlock, Segment
 from dmlvk.vulkan.configuration import Configuration, configure
 from dmlvk.vulkan.context import Context
@@ -16,7 +16,6 @@ from dmlvk.vulkan.descriptors import DescriptorSets
 from dmlvk.vulkan.external import memory_handle, semaphore_handle, timeline_for_export
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.host_threads import in_background
-from dmlvk.vulkan.host_view import HostView
 from dmlvk.vulkan.instance import close_ownerless, open_devices, while_process_lasts
 from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
 from dmlvk.vulkan.library import vk

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dmlvk.conformance.results import Environment, Result, Status
-from dmlvk.conformance.running.again import run_again
-from dmlvk.conformance.running.runner import Item
+from dmlvk.conformance.running.runner import Item, run_again
 from dmlvk.conformance.waivers import Flake, Waiver, WaiverError, apply_waivers, further_runs, read_waivers
 
 TODAY = datetime.date(2026, 11, 20)

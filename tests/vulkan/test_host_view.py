@@ -16,8 +16,7 @@ import pytest
 
 import dmlvk
 from dmlvk.runtime.exchange import NUMPY_TAKES_VERSIONS
-from dmlvk.vulkan.allocation import Allocation
-from dmlvk.vulkan.host_view import HostView
+from dmlvk.vulkan.allocation import Allocation, HostView
 from dmlvk.vulkan.instance import close_ownerless
 from dmlvk.vulkan.library import vk
 from tests.runtime.busy import keep_busy

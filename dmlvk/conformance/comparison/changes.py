@@ -98,14 +98,18 @@ def _causes(before: DeviceRun, after: DeviceRun) -> tuple[str, ...]:
     return tuple(found) or ("no cause that the results record",)
 
 
-def differing_kernels(first: Mapping[str, str], second: Mapping[str, str], most: int = 3) -> str:
+# Differing kernels that a sentence names.
+MOST_NAMED = 3
+
+
+def differing_kernels(first: Mapping[str, str], second: Mapping[str, str]) -> str:
     """The kernels that two runs do not share: "slice1/tiles, one_hot/words and 5 others differ"."""
     names = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
     if len(names) == 1:
         return f"{names[0]} differs"
-    if len(names) <= most:
+    if len(names) <= MOST_NAMED:
         return f"{', '.join(names[:-1])} and {names[-1]} differ"
-    return f"{', '.join(names[:most])} and {len(names) - most} others differ"
+    return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others differ"
 
 
 @dataclass(frozen=True)
