@@ -13,12 +13,12 @@ import numpy.typing as npt
 import dmlvk
 from dmlvk._common.arguments import as_argument
 from dmlvk.benchmark.cases import Scale, without
-from dmlvk.benchmark.marks import Mark, measure_marks
+from dmlvk.benchmark.marks import Copies, Mark, measure_marks
 from dmlvk.benchmark.measurement import Measurement, measure
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.peers.peer import OperatorPeer, taking_part
 from dmlvk.benchmark.records import Keep, Progress, Record, circumstances
-from dmlvk.benchmark.work import Work
+from dmlvk.benchmark.work import Work, work_of
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.errors import PathError
 from dmlvk.runtime.kernel_modules import spirv
@@ -59,6 +59,7 @@ def run(
     """
     progress("marks")
     marks, absent_marks = measure_marks(device, settings.scale.data_bytes, settings.rounds)
+    copies = Copies(device, settings.scale.data_bytes)
     peers, about_peers = taking_part((PEERS[name] for name in settings.peers), settings.left_out)
     rows: list[Record] = []
     record = {
@@ -78,7 +79,7 @@ def run(
         progress(case.name)
         workload = case.build()
         expected = workload.result()
-        row = _case(device, case, workload, expected, marks, settings.rounds)
+        row = _case(device, case, workload, expected, marks, copies, settings.rounds)
         # A peer chooses its own layout, and few peers have zero points: one trial serves for all cases of a layer.
         row["work"] = without(case, "layout", "path", "filter_zero_point")
         if row["work"] not in done:
@@ -101,10 +102,15 @@ def unit_of(kernels: Iterable[str]) -> str | None:
     return next((unit for capability, unit in UNITS.items() if capability in declared), None)
 
 
+def is_copy(work: Work) -> bool:
+    """Whether a plain copy is the mark of some work: it computes nothing, and reads more than next to nothing."""
+    return not work.operations and work.bytes_read >= work.bytes_written / 16
+
+
 def mark_seconds(work: Work, unit: str | None, marks: dict[str, Mark]) -> tuple[float, str] | None:
     """The time for some work at the marks' rates, and the name of the deciding mark; None if the mark is absent."""
     if not work.operations:
-        name = "copy" if work.bytes_read >= work.bytes_written / 16 else "fill"
+        name = "copy" if is_copy(work) else "fill"
         return work.bytes_moved / marks[name].rate, name
     if unit is None:
         unit = max(("float_multiply_add", "integer_multiply_add"), key=lambda name: marks[name].rate)
@@ -119,21 +125,35 @@ def _case(
     workload: Workload,
     expected: npt.NDArray[Any],
     marks: dict[str, Mark],
+    copies: Copies,
     rounds: int,
 ) -> Record:
     row: Record = {"name": case.name, "operator": case.groups[0], "sizes": _sizes(workload)}
+    work = work_of(workload.desc)
+    beside = copies.bindings(work.bytes_moved) if is_copy(work) else ()
     try:
-        found = measure(device, workload.desc, workload.inputs, expected, path=case.path, rounds=rounds)
+        found = measure(
+            device,
+            workload.desc,
+            workload.inputs,
+            expected,
+            path=case.path,
+            rounds=rounds,
+            beside=beside,
+            busy=copies.busy,
+        )
     except PathError as error:
         return {**row, "impossible": str(error)}
-    return {**row, **_measurement_record(found, marks)}
+    if found.beside is None:
+        kernels = [dispatch.kernel for dispatch in found.dispatches]
+        mark = mark_seconds(work, unit_of(kernels) if work.operations else None, marks)
+    else:
+        mark = found.beside.median * work.bytes_moved / copies.bytes_moved(work.bytes_moved), "copy"
+    return {**row, **_measurement_record(found, mark)}
 
 
-def _measurement_record(found: Measurement, marks: dict[str, Mark]) -> Record:
+def _measurement_record(found: Measurement, mark: tuple[float, str] | None) -> Record:
     median = found.times.median
-    kernels = [dispatch.kernel for dispatch in found.dispatches]
-    unit = unit_of(kernels) if found.work.operations else None
-    mark = mark_seconds(found.work, unit, marks)
     return {
         "path": found.path,
         "seconds": found.times.record(),

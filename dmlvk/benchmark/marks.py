@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 import dmlvk
 from dmlvk import DataType, DiagonalMatrix1Desc, Slice1Desc, TensorDesc
-from dmlvk.benchmark.timing import Times, time_bindings
+from dmlvk.benchmark.timing import ROTATION_BYTES, Times, rotation, time_bindings
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning.grid import folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
 from dmlvk.planning.plan import Access, Dispatch, Plan, Window
 from dmlvk.planning.quantized_linear_convolution.matrix import matrix_of
+from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 
 VECTOR_SIZE = 16
@@ -86,17 +87,61 @@ def measure_marks(device: dmlvk.Device, size: int, rounds: int) -> tuple[dict[st
     return marks, absent
 
 
-def _copy(device: dmlvk.Device, size: int, rounds: int) -> Mark:
-    size, source = _random_words(device.profile, size)
-    tensor = TensorDesc(DataType.UINT32, source.shape)
+class Copies:
+    """Plain copies of any number of bytes, to be timed in turns with other work that moves as many.
+
+    A small copy does not run at the rate of a large one: its start and its end count.
+
+    device: with timestamps.
+    size: bytes of the largest copy, and of the copy that keeps the device busy.
+    """
+
+    def __init__(self, device: dmlvk.Device, size: int) -> None:
+        self._device = device
+        self._largest, words = _random_words(device.profile, size)
+        self._capacity = max(self._largest, min(ROTATION_BYTES, _window_size(device.profile, ROTATION_BYTES)))
+        self._source, self._destination = device.buffer(self._capacity), device.buffer(self._capacity)
+        everything = self._source.tensor(TensorDesc(DataType.UINT32, (self._capacity // 4,)))
+        everything.write(np.resize(words, self._capacity // 4))
+        self._found: dict[int, list[Binding]] = {}
+        self.busy = self.bindings(2 * self._largest)[0]
+
+    def bytes_moved(self, wanted: int) -> int:
+        """The bytes that a copy moves, which reads and writes a number of bytes in all, or as many as it can."""
+        return 2 * min(self._largest, max(VECTOR_SIZE, wanted // 2 // VECTOR_SIZE * VECTOR_SIZE))
+
+    def bindings(self, wanted: int) -> list[Binding]:
+        """Copies that move `bytes_moved(wanted)` bytes, in different memory, in turns."""
+        size = self.bytes_moved(wanted) // 2
+        if size not in self._found:
+            desc = _identity(TensorDesc(DataType.UINT32, (size // 4,)))
+            dispatch = _copy_dispatch(self._device.profile, size)
+            operator = CompiledOperator.of_plan(self._device.engine, desc, Plan(path="mark", stages=((dispatch,),)))
+            count = min(rotation(2 * size, self._device.profile.device_type), self._capacity // size)
+            self._found[size] = [
+                operator.bind(
+                    input_tensor=self._source.tensor(desc.input_tensor, offset=k * size),
+                    output_tensor=self._destination.tensor(desc.output_tensor, offset=k * size),
+                )
+                for k in range(count)
+            ]
+        return self._found[size]
+
+
+def _copy_dispatch(profile: DeviceProfile, size: int) -> Dispatch:
     windows = (
         Window("input_tensor", 0, size, Access.READ, 0, VECTOR_SIZE),
         Window("output_tensor", 0, size, Access.WRITE, 1, VECTOR_SIZE),
     )
     count = size // VECTOR_SIZE
     push_constants = {"source_start": 0, "destination_start": 0, "count": count}
-    dispatch = _vectors("benchmark/copy", device.profile, push_constants, windows, count)
-    times, result = _run(device, _identity(tensor), dispatch, rounds, source)
+    return _vectors("benchmark/copy", profile, push_constants, windows, count)
+
+
+def _copy(device: dmlvk.Device, size: int, rounds: int) -> Mark:
+    size, source = _random_words(device.profile, size)
+    tensor = TensorDesc(DataType.UINT32, source.shape)
+    times, result = _run(device, _identity(tensor), _copy_dispatch(device.profile, size), rounds, source)
     return Mark(
         "copy",
         2 * size / times.median,

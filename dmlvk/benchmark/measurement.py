@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import dmlvk
 from dmlvk._common.bits import equal_bits
-from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, rotation, time_bindings
+from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, rotation, time_in_turns
 from dmlvk.benchmark.work import Work, work_of
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime.binding import Binding
@@ -39,6 +39,7 @@ class Measurement:
     processor: on a CPU driver: the time that it used on all processors together.
     correct: whether every output, on each set of memory, has the expected bits.
     untrue: why the device's timestamps cannot be true.
+    beside: times of what was run in turns with it.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Measurement:
     dispatches: tuple[DispatchTimes, ...]
     correct: bool
     untrue: str | None
+    beside: Times | None = None
 
 
 def measure(
@@ -59,24 +61,38 @@ def measure(
     path: str | None = None,
     rounds: int = 20,
     warm_up_seconds: float = WARM_UP_SECONDS,
+    beside: Sequence[Binding] = (),
+    busy: Binding | None = None,
 ) -> Measurement:
     """Time an operator and check its result.
 
     device: opened with `timestamps=True`.
     inputs: by descriptor field. Tensors that are OWNED_BY_DML are given once, beforehand, and are not part of the time.
+    beside: other work, on other memory, that is timed in turns with the operator.
+    busy: work that keeps the device busy before each timed run.
     Raises PathError: the operator has no such path here.
     """
     operator = device.compile(desc, path=path, wait=True)
     work = work_of(desc)
     bindings, outputs = bind_anew(device, operator, inputs, rotation(work.bytes_moved, device.profile.device_type))
-    measured = time_bindings(device, bindings, rounds, warm_up_seconds)
+    items = [bindings, beside] if beside else [bindings]
+    measured, *others = time_in_turns(device, items, rounds, warm_up_seconds, busy)
     dispatches = tuple(
         DispatchTimes(dispatch.kernel, times, dispatch.bytes_moved, dispatch.operations)
         for dispatch, times in zip(operator.plan.dispatches, measured.dispatches, strict=True)
     )
     correct = all(equal_bits(output.numpy(), expected) for output in outputs)
     path = operator.plan.path
-    return Measurement(path, work, measured.times, measured.processor, dispatches, correct, measured.untrue)
+    return Measurement(
+        path,
+        work,
+        measured.times,
+        measured.processor,
+        dispatches,
+        correct,
+        measured.untrue,
+        others[0].times if others else None,
+    )
 
 
 def bind_anew(

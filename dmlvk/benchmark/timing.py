@@ -18,6 +18,9 @@ WARM_UP_SECONDS = 1.0
 ENOUGH_SECONDS = 1.0
 FEWEST_ROUNDS = 3
 
+# A device lowers its clock between short pieces of work. Before each timed one it is kept busy for this long.
+BUSY_SECONDS = 1e-3
+
 # Tensors are rotated through this much memory: several times the largest cache of any device.
 ROTATION_BYTES = 1 << 28
 LARGEST_ROTATION = 64
@@ -116,32 +119,80 @@ def time_bindings(
     rounds: the largest number of timed rounds. A warm-up, in which each binding runs at least once, comes first.
     warm_up_seconds: the duration of the warm-up on a GPU.
     """
-    require_final(bindings)
+    return time_in_turns(device, [bindings], rounds, warm_up_seconds)[0]
+
+
+def time_in_turns(
+    device: dmlvk.Device,
+    items: Sequence[Sequence[Binding]],
+    rounds: int,
+    warm_up_seconds: float = WARM_UP_SECONDS,
+    busy: Binding | None = None,
+) -> list[Rounds]:
+    """Run the bindings of several items in turns, so that all meet the same clock, and time them on the device.
+
+    device: with timestamps.
+    items: the bindings of an item are the same work on different memory.
+    rounds: the largest number of timed rounds of each item. A warm-up, in which each binding runs at least once, comes
+        first.
+    warm_up_seconds: the duration of the warm-up on a GPU.
+    busy: work that keeps a GPU busy for BUSY_SECONDS before each timed run: a small item by itself leaves the device
+        idle most of the time.
+    Returns: one for each item.
+    """
+    for bindings in items:
+        require_final(bindings)
     is_cpu = device.profile.device_type is DeviceType.CPU
+
+    def keep_busy() -> None:
+        start = time.perf_counter()
+        while busy is not None and not is_cpu:
+            device.submit([busy]).wait()
+            if time.perf_counter() - start > BUSY_SECONDS:
+                return
+
     start = time.perf_counter()
     while True:
-        for binding in bindings:
-            device.submit([binding]).wait()
+        for bindings in items:
+            for binding in bindings:
+                device.submit([binding]).wait()
+        keep_busy()
         if is_cpu or time.perf_counter() - start > warm_up_seconds:
             break
-    found: list[tuple[float, ...]] = []
-    processor: list[float] = []
-    host: list[float] = []
+    timed = [_TimedItem(bindings) for bindings in items]
     start = time.perf_counter()
-    while len(found) < rounds:
-        before, begun = time.process_time(), time.perf_counter()
-        submission = device.submit([bindings[len(found) % len(bindings)]])
-        found.append(submission.dispatch_times)
-        host.append(time.perf_counter() - begun)
-        processor.append(time.process_time() - before)
-        if len(found) >= FEWEST_ROUNDS and time.perf_counter() - start > ENOUGH_SECONDS:
+    for number in range(rounds):
+        for item in timed:
+            keep_busy()
+            item.run(device, number)
+        if number + 1 >= FEWEST_ROUNDS and time.perf_counter() - start > ENOUGH_SECONDS * len(items):
             break
-    return Rounds(
-        Times(tuple(map(sum, found))),
-        tuple(map(Times, zip(*found, strict=True))),
-        Times(tuple(processor)) if is_cpu else None,
-        Times(tuple(host)),
-    )
+    return [item.rounds(is_cpu) for item in timed]
+
+
+class _TimedItem:
+    """The times of one item's rounds, as they come."""
+
+    def __init__(self, bindings: Sequence[Binding]) -> None:
+        self._bindings = bindings
+        self._found: list[tuple[float, ...]] = []
+        self._processor: list[float] = []
+        self._host: list[float] = []
+
+    def run(self, device: dmlvk.Device, number: int) -> None:
+        before, begun = time.process_time(), time.perf_counter()
+        submission = device.submit([self._bindings[number % len(self._bindings)]])
+        self._found.append(submission.dispatch_times)
+        self._host.append(time.perf_counter() - begun)
+        self._processor.append(time.process_time() - before)
+
+    def rounds(self, is_cpu: bool) -> Rounds:
+        return Rounds(
+            Times(tuple(map(sum, self._found))),
+            tuple(map(Times, zip(*self._found, strict=True))),
+            Times(tuple(self._processor)) if is_cpu else None,
+            Times(tuple(self._host)),
+        )
 
 
 def time_on_host(step: Callable[[int], Any], rounds: int) -> Times:
