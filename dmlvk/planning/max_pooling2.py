@@ -31,6 +31,8 @@ from dmlvk.planning.families.windows import (
 from dmlvk.planning.plan import Access, Dispatch, Plan, require_path
 
 PATHS = (VECTORS, ROWS, ELEMENTS)
+# Rows of the output for which an invocation has registers: of words, and of vectors, which take four times as many.
+MOST_ROWS_OF_WORDS, MOST_ROWS_OF_VECTORS = 4, 2
 
 
 def plan(desc: MaxPooling2Desc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
@@ -52,9 +54,13 @@ def plan(desc: MaxPooling2Desc, profile: DeviceProfile, *, path: str | None = No
         is_plain = number is None and takes_words
         if chosen == VECTORS and is_plain and (words := windows.vector_words(part)):
             kernel = "max_pooling2/vectors"
-            return windows.vectors(kernel, part, words, is_only=is_only, specialization=types)
+            return windows.vectors(
+                kernel, part, words, is_only=is_only, specialization=types, most_rows=MOST_ROWS_OF_VECTORS
+            )
         if chosen == ROWS and is_plain and windows.has_rows_of_words(part):
-            return windows.rows("max_pooling2/rows", part, is_only=is_only, specialization=types)
+            return windows.rows(
+                "max_pooling2/rows", part, is_only=is_only, specialization=types, most_rows=MOST_ROWS_OF_WORDS
+            )
         return _elements(desc, windows, part, number or 0, is_only, types)
 
     return Plan(chosen, stages_of(whole, pieces, dispatch))

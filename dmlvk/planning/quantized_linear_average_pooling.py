@@ -25,6 +25,7 @@ from dmlvk.operators import QuantizedLinearAveragePoolingDesc
 from dmlvk.operators.quantized_linear_average_pooling import PARAMETER_FIELDS
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import DispatchBuilder, PlanBuilder, View, dense_copy
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.families.windows import (
     CHANNEL,
     COLUMN,
@@ -57,6 +58,7 @@ MOST_TAPS_OF_PLANES = 1 << 23
 # shared memory, and vectors that they take side by side, which are whole lines of caches.
 PLANE_WORKGROUP = 128
 LANES = 8
+WORKGROUPS_OF_PROCESSOR = 8
 # Bytes of a plane for each invocation of planes.comp, at most twice as many.
 BYTES_OF_PART = 16
 
@@ -221,7 +223,7 @@ class _PoolingPlanner:
         unit = words * WORD_SIZE
         vectors = part.extents[CHANNEL] // unit
         size = min(PLANE_WORKGROUP, self.builder.workgroup_size)
-        lanes = min(size, LANES, 1 << max(0, vectors - 1).bit_length())
+        lanes = min(size, self._lanes(part.extents[0] * vectors, size // words), 1 << max(0, vectors - 1).bit_length())
         dispatch = self._plane_windows(f"{STEM}/planes_of_vectors", part, unit, WORD_SIZE)
         dispatch.push(
             images=part.extents[0],
@@ -233,6 +235,14 @@ class _PoolingPlanner:
         workgroups = part.extents[0] * -(-vectors // lanes)
         own = {"LANES": lanes, "VECTOR_WORDS": words}
         return self._plane_dispatch(dispatch, part, workgroups, size, own)
+
+    def _lanes(self, vectors: int, most: int) -> int:
+        """The vectors that a workgroup takes side by side; with `most` of them, each invocation finishes a word.
+
+        There are that many if all processors have several workgroups: fewer vectors make more workgroups.
+        """
+        enough = WORKGROUPS_OF_PROCESSOR * rates_of(self.builder.profile).processors
+        return max(LANES, most) if vectors >= most * enough else LANES
 
     def _packed_planes(self, part: WindowsPart) -> Dispatch | None:
         geometry, windows = self.desc.geometry, self.windows

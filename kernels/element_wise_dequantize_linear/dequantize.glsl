@@ -69,38 +69,69 @@ uint product(int difference, uint scale) {
 #endif
 }
 
-uvec4 dequantized(uint x, uvec4 scale, uint zero_points) {
-    uvec4 value;
-    [[unroll]] for (int slot = 0; slot < 4; ++slot) {
-        int zero = HAS_ZERO_POINT ? integer_of(zero_points >> (8 * slot), 0) : 0;
-        value[slot] = product(integer_of(x >> (8 * slot), 0) - zero, scale[slot]);
+uvec4 dequantized_one_by_one(uint x, uvec4 scale, uint zero_points) {
+    uvec4 value = uvec4(0);
+    [[dont_unroll]] for (int slot = 0; slot < 4; ++slot) {
+        int zero = HAS_ZERO_POINT ? integer_of(zero_points, 0) : 0;
+        value = uvec4(value.yzw, product(integer_of(x, 0) - zero, scale.x));
+        x >>= 8;
+        zero_points >>= 8;
+        scale = scale.yzwx;
     }
     return value;
 }
+
+#ifdef ROUNDS_TO_NEAREST
+const uint FLIP = (UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80808080u;
+const float ORIGIN = (UNSIGNED_TYPES & 1) != 0 ? 8388608.0 : 8388736.0;
+
+// A byte in the lowest bits of 2^23 is the sum of both, so that no conversion is needed. Elements that share a scale
+// or a zero point share what follows from it.
+uvec4 dequantized(uint x, uvec4 scale, uint zero_points, bool share_scale, bool share_zero_point) {
+    uint flipped = x ^ FLIP;
+    float zero = HAS_ZERO_POINT ? float(integer_of(zero_points, 0)) : 0.0;
+    uvec4 value;
+    [[unroll]] for (int slot = 0; slot < 4; ++slot) {
+        if (HAS_ZERO_POINT && !share_zero_point)
+            zero = float(integer_of(zero_points >> (8 * slot), 0));
+        float difference = uintBitsToFloat(0x4B000000 | (flipped >> (8 * slot) & 0xFF)) - (ORIGIN + zero);
+        uint sign = (scale[slot] ^ floatBitsToUint(difference)) & 0x80000000;
+        value[slot] = floatBitsToUint(abs(difference) * uintBitsToFloat(scale[slot] & 0x7FFFFFFF)) | sign;
+    }
+    uvec4 exponent = (share_scale ? scale.xxxx : scale) >> 23 & 0xFF;
+    bool is_ordinary = all(lessThan(exponent - 1, uvec4(LARGEST_ORDINARY)));
+    return is_ordinary ? value : dequantized_one_by_one(x, scale, zero_points);
+}
+#else
+uvec4 dequantized(uint x, uvec4 scale, uint zero_points, bool share_scale, bool share_zero_point) {
+    return dequantized_one_by_one(x, scale, zero_points);
+}
+#endif
 
 void main() {
     Unit unit;
     if (!find_unit(unit))
         return;
+    if (is_inside_row(unit)) {
+        uint x = input_unit(unit.offsets.y).x;
+        uvec4 scale = scale_unit(unit.offsets.z);
+        uint zero_points = HAS_ZERO_POINT ? zero_point_unit(unit.offsets.w).x : 0;
+        store_unit(unit, dequantized(x, scale, zero_points, SECOND_STEP == 0, THIRD_STEP == 0));
+        return;
+    }
     uint x = 0;
     uvec4 scale = uvec4(0x3F800000);
     uint zero_points = 0;
-    if (is_inside_row(unit)) {
-        x = input_unit(unit.offsets.y).x;
-        scale = scale_unit(unit.offsets.z);
-        zero_points = HAS_ZERO_POINT ? zero_point_unit(unit.offsets.w).x : 0;
-    } else {
-        Unit next = unit;
-        [[unroll]] for (uint slot = 0; slot < 4; ++slot) {
-            uint element = unit.start + slot;
-            if (element >= unit.first && element < unit.last) {
-                x |= input_byte(next.offsets.y) << (8 * slot);
-                scale[slot] = scale_words[next.offsets.z];
-                zero_points |= HAS_ZERO_POINT ? zero_point_byte(next.offsets.w) << (8 * slot) : 0;
-                if (element + 1 < unit.last)
-                    advance(next);
-            }
+    Unit next = unit;
+    [[unroll]] for (uint slot = 0; slot < 4; ++slot) {
+        uint element = unit.start + slot;
+        if (element >= unit.first && element < unit.last) {
+            x |= input_byte(next.offsets.y) << (8 * slot);
+            scale[slot] = scale_words[next.offsets.z];
+            zero_points |= HAS_ZERO_POINT ? zero_point_byte(next.offsets.w) << (8 * slot) : 0;
+            if (element + 1 < unit.last)
+                advance(next);
         }
     }
-    store_unit(unit, dequantized(x, scale, zero_points));
+    store_unit(unit, dequantized(x, scale, zero_points, false, false));
 }

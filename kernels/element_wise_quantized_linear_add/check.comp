@@ -4,7 +4,7 @@
 //
 // Maths: sums.glsl.
 //
-// Loops: an invocation looks at four neighbouring bytes of the table.
+// Loops: an invocation looks at four neighbouring bytes of the table, in either place of a word.
 //
 // Layout: the last word of the record before the table becomes 0 if a sum differs.
 //
@@ -31,13 +31,21 @@ uint sum_table_start() {
 
 const uint TABLE_WORDS = 16384;
 
+// A word with its first two bytes exchanged, and its last two.
+uint in_other_places(uint word) {
+    return (word & 0x00FF00FF) << 8 | word >> 8 & 0x00FF00FF;
+}
+
 void main() {
     uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
     uint index = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (index >= TABLE_WORDS)
         return;
     uint second = (index << 2 & 0xFF) * 0x01010101u + 0x03020100u;
-    uint sums = sums_in_floats((index >> 6) * 0x01010101u, second, sum_records[push.table_start]);
-    if (sums != sum_table_words[4 * (push.table_start + 1) + index])
+    uint first = (index >> 6) * 0x01010101u;
+    vec4 record = sum_records[push.table_start];
+    uint word = sum_table_words[4 * (push.table_start + 1) + index];
+    if (sums_in_floats(first, second, record) != word
+        || sums_in_floats(first, in_other_places(second), record) != in_other_places(word))
         sum_table_words[4 * push.table_start + 3] = 0;
 }

@@ -2,22 +2,46 @@
 //
 // Driver bugs avoided: none. It is a function of bytes' addresses, so that it takes the same form in all kernels.
 
+#ifdef ROUNDS_TO_NEAREST_EVEN
+const uint MOST_TAPS_AT_ONCE = 16;
+const bool ARE_AT_ONCE = WINDOW_TAPS <= MOST_TAPS_AT_ONCE;
+
+// total with the tap at an address. Its bits as those of an integer above 2^23 are a conversion.
+float with_tap_in_floats(float total, uint at, Parameters p) {
+    bool is_unsigned = (UNSIGNED_TYPES & 1) != 0;
+    float origin = (is_unsigned ? 8388608.0 : 8388736.0) + float(p.input_zero_point);
+    uint byte = byte_of(input_words[at >> 2], at) ^ (is_unsigned ? 0 : 0x80);
+    precise float number = uintBitsToFloat(0x4B000000 | byte) - origin;
+    precise float operand = uintBitsToFloat(p.input_scale) * number;
+    precise float sum = total + operand;
+    return sum;
+}
+
+// The sum of a window's taps, for scales of ordinary size. Few taps are on their way together.
+float sum_in_floats(float total, uint source, uvec3 strides, Taps taps, Parameters p) {
+    if (ARE_AT_ONCE && number_of(taps) == WINDOW_TAPS) {
+        [[unroll]] for (uint tap = 0; tap < MOST_TAPS_AT_ONCE; ++tap) {
+            if (tap < WINDOW_TAPS) {
+                uint row = tap / WINDOW_W;
+                uvec3 place = uvec3(row / WINDOW_H, row % WINDOW_H, tap % WINDOW_W) * strides;
+                total = with_tap_in_floats(total, source + place.x + place.y + place.z, p);
+            }
+        }
+        return total;
+    }
+    for (uint d = taps.low.x; d < taps.high.x; ++d)
+        for (uint h = taps.low.y; h < taps.high.y; ++h)
+            for (uint w = taps.low.z; w < taps.high.z; ++w)
+                total = with_tap_in_floats(total, source + d * strides.x + h * strides.y + w * strides.z, p);
+    return total;
+}
+#endif
+
 // The sum t of a window's taps, further to `t`. `source` is the address of its first tap, strides are in bytes.
 Binary32 sum_of_taps(Binary32 t, uint source, uvec3 strides, Taps taps, Parameters p) {
 #ifdef ROUNDS_TO_NEAREST_EVEN
-    if (p.is_ordinary) {
-        precise float total = uintBitsToFloat(to_bits(t));
-        float scale = uintBitsToFloat(p.input_scale);
-        for (uint d = taps.low.x; d < taps.high.x; ++d)
-            for (uint h = taps.low.y; h < taps.high.y; ++h)
-                for (uint w = taps.low.z; w < taps.high.z; ++w) {
-                    uint at = source + d * strides.x + h * strides.y + w * strides.z;
-                    int number = input_number(byte_of(input_words[at >> 2], at)) - p.input_zero_point;
-                    precise float operand = scale * float(number);
-                    total = total + operand;
-                }
-        return from_bits(floatBitsToUint(total));
-    }
+    if (p.is_ordinary)
+        return from_bits(floatBitsToUint(sum_in_floats(uintBitsToFloat(to_bits(t)), source, strides, taps, p)));
 #endif
     for (uint d = taps.low.x; d < taps.high.x; ++d)
         for (uint h = taps.low.y; h < taps.high.y; ++h)

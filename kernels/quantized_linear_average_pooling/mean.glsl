@@ -15,7 +15,7 @@
 //   where it matters: 2^-12.
 // - The others are computed once more, operation by operation, in integers (Binary32). These are few, except where the
 //   scales are equal and n is even: then a quarter of the means of 2 x 2 lie in the middle. A device that rounds to nearest
-//   even (ROUNDS_TO_NEAREST_EVEN) adds up the taps in float32, which is most of the work.
+//   even (ROUNDS_TO_NEAREST_EVEN) adds up the taps in float32, and compares the sum: thresholds.glsl.
 //
 // Scales that are 0, infinite or not a number give the least value.
 //
@@ -64,15 +64,22 @@ Parameters parameters_of(uint channel) {
     return p;
 }
 
-// The mean of `taps` numbers with a sum, as a byte. `is_certain` is false if it has to be computed once more.
+// The mean of `taps` numbers with a sum, as a byte. `is_certain` is false if it has to be computed once more. Conversions are
+// slow on GPUs: small integers become floats, and floats integers, by way of the lowest bits of 1.5 * 2^23.
 uint estimated_mean(int sum, float reciprocal_of_taps, Parameters p, out bool is_certain) {
-    float value = float(sum) * (p.ratio * reciprocal_of_taps);
+#ifdef SUMS_ARE_SMALL
+    float number = uintBitsToFloat(0x4B400000u + uint(sum)) - 12582912.0;
+#else
+    float number = float(sum);
+#endif
+    float value = number * (p.ratio * reciprocal_of_taps);
     if (IS_GLOBAL == 0)
         value += float(p.output_zero_point);
     float rounded = roundEven(value);
     is_certain = abs(value - rounded) <= p.certainty;
-    int number = int(clamp(rounded, -1024.0, 1024.0)) + (IS_GLOBAL != 0 ? p.output_zero_point : 0);
-    return uint(clamp(number, LOWEST, HIGHEST)) & 0xFF;
+    float low = float(LOWEST - (IS_GLOBAL != 0 ? p.output_zero_point : 0));
+    float shifted = clamp(rounded, low, low + 255.0) + (12582912.0 - low);
+    return (floatBitsToUint(shifted) + uint(LOWEST)) & 0xFF;
 }
 
 Binary32 from_integer(int value) {

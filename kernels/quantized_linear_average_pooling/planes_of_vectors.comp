@@ -6,7 +6,7 @@
 //
 // Loops: LANES invocations, a power of two, take neighbouring vectors of channels; the others of a workgroup take the
 // pixels in turn:
-//     for each pixel of the invocation: one load, and for each word two masks and two additions
+//     for each pixel of the invocation, BATCH at a time: one load, and for each word two masks and two additions
 //     the sums of a vector's invocations are added by way of shared memory
 //     one invocation finishes a word of the output
 //
@@ -56,7 +56,8 @@ shared uvec4 sums[gl_WorkGroupSize.x * VECTOR_WORDS];
 
 const uint FLIP = (UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80808080u;
 const int FLIPPED_ZERO = (UNSIGNED_TYPES & 1) != 0 ? 0 : 128;
-const uint PIXELS_BEFORE_OVERFLOW = 257;
+const uint BATCH = 4;
+const uint BATCHES_BEFORE_OVERFLOW = 257 / BATCH;
 
 void main() {
     uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
@@ -76,12 +77,20 @@ void main() {
             uvec2 pairs[4];
             [[unroll]] for (uint word = 0; word < 4; ++word)
                 pairs[word] = uvec2(0);
-            for (uint i = 0; i < PIXELS_BEFORE_OVERFLOW && pixel < TAPS_OF_MEAN; ++i, pixel += parts) {
-                uint place = at + pixel * push.pixel_stride;
-                uvec4 value = VECTOR_WORDS == 4 ? input_vectors[place] : uvec4(input_words[place], 0, 0, 0);
-                [[unroll]] for (uint word = 0; word < 4; ++word)
-                    if (word < VECTOR_WORDS)
-                        pairs[word] += ((uvec2(value[word]) ^ FLIP) >> uvec2(0, 8)) & 0x00FF00FFu;
+            for (uint i = 0; i < BATCHES_BEFORE_OVERFLOW && pixel < TAPS_OF_MEAN; ++i) {
+                uvec4 values[BATCH];
+                [[unroll]] for (uint k = 0; k < BATCH; ++k) {
+                    // In place of a pixel behind the plane, the last one is loaded, and does not count.
+                    uint place = at + min(pixel + k * parts, TAPS_OF_MEAN - 1) * push.pixel_stride;
+                    values[k] = VECTOR_WORDS == 4 ? input_vectors[place] : uvec4(input_words[place], 0, 0, 0);
+                }
+                [[unroll]] for (uint k = 0; k < BATCH; ++k) {
+                    uint mask = pixel + k * parts < TAPS_OF_MEAN ? 0x00FF00FFu : 0;
+                    [[unroll]] for (uint word = 0; word < 4; ++word)
+                        if (word < VECTOR_WORDS)
+                            pairs[word] += ((uvec2(values[k][word]) ^ FLIP) >> uvec2(0, 8)) & mask;
+                }
+                pixel += BATCH * parts;
             }
             [[unroll]] for (uint word = 0; word < 4; ++word)
                 totals[word] += uvec4(pairs[word] & 0xFFFF, pairs[word] >> 16);  // bytes 0, 1; 2, 3

@@ -31,15 +31,27 @@ layout(constant_id = FIRST_OWN_CONSTANT + 1) const uint VECTOR_WORDS = 4;
 
 #include "windows/vectors.glsl"
 #include "parameters.glsl"
+#define SUMS_ARE_SMALL  // below 2^22
 #include "mean.glsl"
+#ifdef ROUNDS_TO_NEAREST_EVEN
+#include "thresholds.glsl"
+const bool HAS_THRESHOLDS = !IS_PER_CHANNEL && IS_GLOBAL == 0;
+#else
+const bool HAS_THRESHOLDS = false;
+#endif
 #include "again.glsl"
+#include "compared.glsl"
 
 const uint FLIP = (UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80808080u;
 const int FLIPPED_ZERO = (UNSIGNED_TYPES & 1) != 0 ? 0 : 128;
 
 void main() {
     uint index = invocation_index();
-    if (index >= push.count)
+    bool is_used = index < push.count;
+    // Workgroups find thresholds together: those behind the last output do its work, and leave it out.
+    if (HAS_THRESHOLDS)
+        index = min(index, push.count - 1);
+    else if (!is_used)
         return;
     Place place = place_of(index);
     Taps taps = taps_of(place);
@@ -59,6 +71,14 @@ void main() {
     float reciprocal = 1.0 / float(n);
     uint first_channel = place.c * 4 * VECTOR_WORDS;
     Parameters p = parameters_of(first_channel);
+    bool are_compared = false;
+#ifdef ROUNDS_TO_NEAREST_EVEN
+    if (HAS_THRESHOLDS) {
+        are_compared = find_thresholds(p);
+        if (!is_used)
+            return;
+    }
+#endif
     uvec4 packed = uvec4(0);
     uint uncertain = 0;
     [[unroll]] for (uint word = 0; word < 4; ++word) {
@@ -85,7 +105,7 @@ void main() {
         uvec2 pair = word < 2 ? (word == 0 ? sums[0] : sums[1]) : (word == 2 ? sums[2] : sums[3]);
         int sum = int(((byte & 1) != 0 ? pair.y : pair.x) >> 8 * (byte & 2) & 0xFFFF);
         sum -= (p.input_zero_point + FLIPPED_ZERO) * int(taps_inside);
-        uint exact = exact_mean(sum, source * (4 * VECTOR_WORDS) + byte, strides, taps, n, p);
+        uint exact = again(sum, source * (4 * VECTOR_WORDS) + byte, strides, taps, n, are_compared, p);
         bvec4 is_word = equal(uvec4(word), uvec4(0, 1, 2, 3));
         packed = mix(packed, (packed & ~(0xFFu << shift)) | exact << shift, is_word);
     }

@@ -50,7 +50,11 @@ REMEDY = "run `python -m tools.expected_digests` and commit dmlvk/conformance/ma
 RULES = {
     # Element-wise operators
     "tables, every byte and every pair of bytes": ("byte_table:every", "byte_table:pairs"),
-    "tables, one for each index along an axis": ("byte_table:axis",),
+    "tables, one for each index along an axis": ("byte_table:axis", "byte_table:tables"),
+    "windows of networks, the largest and the mean": (
+        "max_pooling2:windows",
+        "quantized_linear_average_pooling:windows:scales=equal;*",
+    ),
     "a mean of floats, in each order, of numbers of all kinds": ("byte_table_mean:planes", "byte_table_mean:form"),
     "a sum of quantized tensors, sums between two integers": (
         "element_wise_quantized_linear_add:pairs:scales=half;*",

@@ -82,20 +82,23 @@ def test_a_table_that_is_no_single_one_is_not_shared(device: dmlvk.Device) -> No
         {"axis": 1, "table_tensor": TensorDesc(DataType.UINT8, (4, 256))},
     ]
     for more in tables:
-        with pytest.raises(dmlvk.PathError, match="one table of 256 bytes"):
+        with pytest.raises(dmlvk.PathError, match="whole vectors of 16 bytes"):
             device.compile(ByteTableDesc(input_tensor=tensor, output_tensor=tensor, **more), path="shared")
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_a_table_for_each_channel(device: dmlvk.Device, layout: str) -> None:
-    sizes, axis = ((2, 24, 7, 7), 1) if layout == "NCHW" else ((2, 7, 7, 24), 3)
+@pytest.mark.every_driver(path=["shared"])
+@pytest.mark.parametrize("path", ["shared", "buffer"])
+@pytest.mark.parametrize(
+    ("sizes", "axis"), [((2, 32, 7, 7), 1), ((40, 7, 7, 48), 3), ((3, 32, 8, 4), 1), ((5, 3, 80), 0)]
+)
+def test_a_table_for_each_channel(device: dmlvk.Device, sizes: tuple[int, ...], axis: int, path: str) -> None:
     desc = ByteTableDesc(
         input_tensor=TensorDesc(DataType.UINT8, sizes),
-        table_tensor=TensorDesc(DataType.INT8, (24, 256)),
+        table_tensor=TensorDesc(DataType.INT8, (sizes[axis], 256)),
         output_tensor=TensorDesc(DataType.INT8, sizes),
         axis=axis,
     )
-    check_against_reference(device, desc, memory_of(desc, 2, 0))
+    check_against_reference(device, desc, memory_of(desc, 2, 0), path=path)
 
 
 def test_the_table_changes_from_call_to_call(device: dmlvk.Device) -> None:

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import dmlvk
-from tests.mutants import convolution, cut_and_joined, data_movement, element_wise, split_k, take_over
+from tests.mutants import convolution, cut_and_joined, data_movement, element_wise, split_k, take_over, windows
 from tests.mutants.mutant import Mutant, verdict
 from tools import drivers, mesa
 from tools.debian import SetupError
@@ -32,6 +32,7 @@ MUTANTS = (
     *cut_and_joined.MUTANTS,
     *split_k.MUTANTS,
     *take_over.MUTANTS,
+    *windows.MUTANTS,
 )
 
 

@@ -43,8 +43,20 @@ MUTANTS = (
     Mutant(
         "an estimate of a quotient is always certain",
         "element_wise_quantize_linear/estimate.comp",
-        (("if (!(abs(v - integer) < CERTAIN) || ", "if ("),),
+        (("abs(v - integer) + abs(v) * ERROR < CERTAIN && ", ""),),
         ("element_wise_quantize_linear:thresholds",),
+    ),
+    Mutant(
+        "a workgroup takes the tables of the first one",
+        "byte_table/tables.comp",
+        (("load_tables(group * TABLES);", "load_tables(0);"),),
+        ("byte_table:tables:*path=shared*",),
+    ),
+    Mutant(
+        "the last vectors of a workgroup are left out",
+        "byte_table/tables.comp",
+        (("    while (first < count) {", "    if (first < count) {"),),
+        ("byte_table:tables:*path=shared*",),
     ),
     Mutant(
         "a product is cut off in place of rounded",

@@ -74,6 +74,14 @@ def axis(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(desc, numbers, p)
 
 
+def tables(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """A table for each index along the last, the first or a middle axis, in whole vectors of 16 bytes or not."""
+    sizes, axis = p.sizes
+    tensor = TensorDesc(DataType.UINT8, sizes)
+    desc = ByteTableDesc(input_tensor=tensor, table_tensor=TensorDesc(DataType.INT8, (sizes[axis], 256)), axis=axis)
+    return workload(desc, numbers, p)
+
+
 GROUPS = (
     # A table of pairs does not fit into the small storage buffers of these limits.
     declared_form(ByteTableDesc, left_out=lambda labels: labels["limits"] == "cut" and labels["optional"] == "present"),
@@ -86,5 +94,20 @@ GROUPS = (
         rows=("odd", "whole"),
         second={"absent": False, "present": True},
         limits={"own": LIMITS["own"], "floor": LIMITS["floor"]},
+    ),
+    group(
+        "byte_table:tables",
+        tables,
+        sizes={
+            "48_last": ((3, 131, 48), 2),
+            "129_last": ((5, 129), 1),
+            "long": ((9001, 48), 1),
+            "7x7": ((3, 32, 7, 7), 1),
+            "8x8": ((2, 5, 8, 8), 1),
+            "first": ((6, 3, 80), 0),
+        },
+        path=PATHS,
+        device=DEVICES,
+        default="all",
     ),
 )

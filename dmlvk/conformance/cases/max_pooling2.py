@@ -1,9 +1,20 @@
-"""MAX_POOLING2: rules that its declaration does not say, with a descriptor that breaks each. All else is derived."""
+"""MAX_POOLING2: windows of networks, and rules that its declaration does not say. All else is derived."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
+
+from dmlvk.conformance.case import Workload
+from dmlvk.conformance.cases.by_declaration import declared_form
+from dmlvk.conformance.cases.combinations import Parameters, group
+from dmlvk.conformance.cases.layouts import LIMITS
+from dmlvk.conformance.cases.values import random_array
+from dmlvk.data_type import DataType
+from dmlvk.operators import MaxPooling2Desc
+from dmlvk.tensor_desc import TensorDesc
 
 # Windows that fit a plane of 7 x 16; each rule changes some of it.
 _WINDOWS: Mapping[str, Any] = {
@@ -38,3 +49,51 @@ WINDOW_RULES: Mapping[str, Mapping[str, Any]] = {
     "output_sizes": {"output_tensor.sizes": [3, 2, 1, 1]},
 }
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = WINDOW_RULES
+
+# Window, strides, dilations, padding, and the sizes of the input: as in networks, and with rows that are far apart.
+WINDOWS: Mapping[str, tuple[int, int, int, int, tuple[int, ...]]] = {
+    "3x3_stride_1": (3, 1, 1, 1, (2, 16, 12, 28)),
+    "3x3_stride_2": (3, 2, 1, 1, (2, 32, 16, 24)),
+    "2x2_stride_2": (2, 2, 1, 0, (3, 16, 10, 16)),
+    "3x3_dilated": (3, 1, 2, 2, (2, 16, 9, 12)),
+    "5x5_stride_1": (5, 1, 1, 2, (1, 20, 8, 12)),
+    "2x2_stride_3": (2, 3, 1, 0, (2, 16, 11, 23)),
+}
+SPATIAL = ("window_size", "strides", "dilations", "start_padding")
+
+
+def pooled(window: tuple[int, int, int, int, tuple[int, ...]]) -> dict[str, Any]:
+    """The fields of windows that are alike along both dimensions."""
+    fields = {name: (value, value) for name, value in zip(SPATIAL, window[:4], strict=True)}
+    return fields | {"end_padding": fields["start_padding"]}
+
+
+def laid_out(data_type: DataType, sizes: tuple[int, ...], layout: str) -> TensorDesc:
+    """A packed tensor {N, C, H, W} in a layout."""
+    _, channels, height, width = sizes
+    strides = (channels * height * width, 1, channels * width, channels) if layout == "NHWC" else None
+    return TensorDesc(data_type, sizes, strides)
+
+
+def windows(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """The windows of networks, in both layouts, of each type that kernels take words of."""
+    sizes, fields = p.window[-1], pooled(p.window)
+    output = MaxPooling2Desc(input_tensor=TensorDesc(p.type, sizes), **fields).output_tensor.sizes
+    desc = MaxPooling2Desc(
+        input_tensor=laid_out(p.type, sizes, p.layout), output_tensor=laid_out(p.type, output, p.layout), **fields
+    )
+    inputs = {"input_tensor": random_array(numbers, desc.input_tensor)}
+    return Workload(desc, inputs, limits=LIMITS["own"])
+
+
+GROUPS = (
+    declared_form(MaxPooling2Desc),
+    group(
+        "max_pooling2:windows",
+        windows,
+        window=WINDOWS,
+        layout=("NCHW", "NHWC"),
+        type={kind.name.lower(): kind for kind in (DataType.INT8, DataType.UINT8, DataType.INT16)},
+        default="all",
+    ),
+)

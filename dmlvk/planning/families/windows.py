@@ -34,13 +34,17 @@ from dmlvk.planning.plan import Access, Dispatch
 TapBox: TypeAlias = tuple[Range, ...]
 
 DIMENSIONS, SPATIAL = "ncdhw", "dhw"
-CHANNEL, COLUMN = 1, 4
+CHANNEL, ROW, COLUMN = 1, 3, 4
 WORD_SIZE = 4
 # The names of paths; the kernels are those that include the file of that name in kernels/windows.
 VECTORS, ROWS, ELEMENTS = "vectors", "rows", "elements"
 # What kernels/windows/rows.glsl reads at most for a word of the output: words of a row, and columns of a window.
 MOST_WORDS = 8
 MOST_COLUMNS = 8
+# Rows of the input that kernels/max_pooling2/rows.comp reads at once.
+MOST_INPUT_ROWS = 12
+# Rows and columns of taps that kernels/max_pooling2/vectors.comp reads without a loop.
+MOST_ROWS_OF_VECTORS, MOST_COLUMNS_OF_VECTORS = 8, 4
 # Positions in the kernels are signed 32-bit numbers, and so are sums of two of them.
 LARGEST_POSITION = 1 << 30
 # An output takes as long as this number of taps, beside its own. An element of a copy takes as long as this number.
@@ -275,6 +279,7 @@ class Windows:
         specialization: Mapping[str, int],
         bind: Callable[[DispatchBuilder], None] = lambda dispatch: None,
         size: int | None = None,
+        rows: int = 1,
     ) -> Dispatch:
         """A dispatch of a kernel that includes windows/window.glsl.
 
@@ -286,6 +291,7 @@ class Windows:
         bind: binds further windows, after those of input and output, and sets the kernel's own push constants.
         specialization: the kernel's own specialization constants.
         size: the invocations of a workgroup.
+        rows: the outputs along H that an invocation makes.
         """
         geometry, builder = self.geometry, self.builder
         output, input_unit = self.outputs[0], input_unit or unit
@@ -296,6 +302,7 @@ class Windows:
         dispatch.window(output.tensor, bounds, bounds[0], unit, "output_start", Access.WRITE)
         extents = part.extents
         extents[lane] = lane_units
+        extents[ROW] //= rows
         limits = [0] * len(SPATIAL) if part.seen is None else [high - low for low, high in part.seen]
         dispatch.push(
             count=count,
@@ -402,20 +409,34 @@ class Windows:
         is_only: bool,
         specialization: Mapping[str, int],
         bind: Callable[[DispatchBuilder], None] = lambda dispatch: None,
+        most_rows: int | None = None,
     ) -> Dispatch:
-        """A dispatch of a kernel that includes windows/vectors.glsl: see `dispatch`."""
+        """A dispatch of a kernel that includes windows/vectors.glsl: see `dispatch`.
+
+        An invocation makes a vector of each of at most `most_rows` rows; None if the kernel has no ROWS, and makes one.
+        """
         unit = words * WORD_SIZE
         lane_units = part.extents[CHANNEL] * self.input.element_size // unit
+        (low, high), (left, right) = part.taps[1:]
+        # Rows of the output share most rows of taps, or it would not pay to have fewer invocations.
+        shares = self.geometry.dilations[1] == 1 and high - low >= 2 * self.geometry.strides[1]
+        is_small = part.taps[0] == (0, 1) and right - left <= MOST_COLUMNS_OF_VECTORS
+        rows = self._rows_of_invocation(part, (most_rows or 1) if shares and is_small else 1, MOST_ROWS_OF_VECTORS)
         return self.dispatch(
             kernel,
             part,
             unit=unit,
             lane=CHANNEL,
             lane_units=lane_units,
-            count=part.count // part.extents[CHANNEL] * lane_units,
+            count=part.count // part.extents[CHANNEL] * lane_units // rows,
             is_only=is_only,
             bind=bind,
-            specialization={"VECTOR_WORDS": words, **specialization},
+            rows=rows,
+            specialization={
+                "VECTOR_WORDS": words,
+                **({} if most_rows is None else {"ROWS": rows}),
+                **specialization,
+            },
         )
 
     def rows(
@@ -426,21 +447,54 @@ class Windows:
         is_only: bool,
         specialization: Mapping[str, int],
         bind: Callable[[DispatchBuilder], None] = lambda dispatch: None,
+        most_rows: int | None = None,
     ) -> Dispatch:
-        """A dispatch of a kernel that includes windows/rows.glsl: see `dispatch`."""
+        """A dispatch of a kernel that includes windows/rows.glsl: see `dispatch`.
+
+        An invocation makes a word of each of at most `most_rows` rows; None if the kernel has no ROWS, and makes one.
+        """
         size = self.input.element_size
-        count = part.count * size // WORD_SIZE
+        per_word = WORD_SIZE // size
+        rows = self._rows_of_invocation(part, most_rows or 1, MOST_INPUT_ROWS)
+        count = part.count // per_word // rows
+        lead = self.firsts(part)[2] % per_word
         return self.dispatch(
             kernel,
             part,
             unit=WORD_SIZE,
             input_unit=size,
             lane=COLUMN,
-            lane_units=part.extents[COLUMN] * size // WORD_SIZE,
+            lane_units=part.extents[COLUMN] // per_word,
             count=count,
             is_only=is_only,
             bind=bind,
-            specialization=specialization,
+            rows=rows,
+            specialization={
+                "IS_ALIGNED": int(self._has_aligned_rows(part, per_word)),
+                "FIRST_W_OF_WORD": lead,
+                **({} if most_rows is None else {"ROWS": rows}),
+                **specialization,
+            },
+        )
+
+    def _has_aligned_rows(self, part: WindowsPart, per_word: int) -> bool:
+        """Whether all rows of the input that a part meets begin with words."""
+        if part.seen is None:
+            return False
+        first = self.input.address([part.box[0][0], part.box[CHANNEL][0], *(low for low, _ in part.seen)])
+        ranges = (*part.box[:2], *part.seen[:2])
+        steps = [step for step, (low, high) in zip(self.input.strides, ranges, strict=False) if high - low > 1]
+        return math.gcd(first // self.input.element_size, *steps) % per_word == 0
+
+    def _rows_of_invocation(self, part: WindowsPart, most: int, most_of_input: int) -> int:
+        """The rows of the output that an invocation makes: they share rows of the input."""
+        geometry, taps = self.geometry, part.taps[1][1] - part.taps[1][0]
+        of_window = (taps - 1) * geometry.dilations[1] + 1
+        return next(
+            rows
+            for rows in range(most, 0, -1)
+            if rows == 1
+            or (part.extents[ROW] % rows == 0 and (rows - 1) * geometry.strides[1] + of_window <= most_of_input)
         )
 
     def _is_flat(self, part: WindowsPart, lane: int, per_word: int) -> bool:

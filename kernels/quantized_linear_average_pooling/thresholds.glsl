@@ -1,0 +1,88 @@
+// The mean of a window from its sum t of binary32 numbers, by comparing t with one number: for devices that round to nearest
+// even. Where both scales are equal and n is even, many means lie in the middle between two integers.
+//
+// Maths. y = clamp(nearest_even(f32(f32(f32(t / n) / sy) + zy))) grows with t, for a positive sy. So the output is at least k
+// from some least t on, which is found backwards:
+// - v, the least number with nearest_even(f32(v + zy)) >= k, lies beside the half-integer k - 1/2 - zy, and is found by
+//   bisection, of at most 2^12 numbers;
+// - the least q with f32(q / d) >= v is the least number above c * d, if c is the middle between v and the number before it.
+//   c * d is no binary32 number: without its factors of two, c has 25 bits. So it is cut off or rounded up, never equal;
+// - first with d = sy, then with d = n.
+//
+// A workgroup finds thresholds if many means can lie in the middle. Otherwise they cost more than the few that do.
+//
+// Include this file after mean.glsl. The scales and zero points are the same for all channels.
+
+shared uint thresholds[256];  // bits of numbers, by the output's distance from LOWEST
+
+const uint ALL_TAPS = TAPS_OF_MEAN != 0 ? TAPS_OF_MEAN : WINDOW_TAPS;
+const int STEPS = 12;
+// Sums with a mean below 256 then miss the middle by no more than an estimate does.
+const float TOLERANCE = 1.0 / 262144.0;
+
+bool has_thresholds(Parameters p) {
+    return !IS_PER_CHANNEL && IS_GLOBAL == 0 && p.certainty >= 0.0 && int(p.output_scale) >= 0;
+}
+
+// The least q with f32(q / divisor) >= v, as bits. v is not 0; the divisor is positive.
+uint least_dividend(uint v, uint divisor) {
+    uint mantissa = v & 0x7FFFFF | 1u << 23;
+    bool is_negative = int(v) < 0;
+    // The middle, in quarters of the last place. Below a power of two, numbers lie closer.
+    uint middle = 4 * mantissa + (is_negative ? 2 : mantissa == 1u << 23 ? -1 : -2);
+    uint high, low;
+    umulExtended(middle, divisor & 0x7FFFFF | 1u << 23, high, low);
+    int shift = findMSB(high) + 32 - 23;
+    uint kept = high << (32 - shift) | low >> shift;
+    uint exponent = (v >> 23 & 0xFF) + (divisor >> 23 & 0xFF) + uint(shift) - 152;
+    uint magnitude = exponent << 23 | kept & 0x7FFFFF;
+    return is_negative ? magnitude | 1u << 31 : magnitude + 1;
+}
+
+uint threshold(int output_number, Parameters p) {
+    float origin = float(p.output_zero_point), middle = float(output_number) - 0.5 - origin;
+    uint below = floatBitsToUint(middle - 1.0 / 16384.0), above = floatBitsToUint(middle + 1.0 / 16384.0);
+    for (int step = 0; step < STEPS; ++step) {
+        uint between = below + uint(int(above - below) / 2);
+        precise float number = uintBitsToFloat(between) + origin;
+        if (roundEven(number) >= float(output_number))
+            above = between;
+        else
+            below = between;
+    }
+    return least_dividend(least_dividend(above, p.output_scale), floatBitsToUint(float(ALL_TAPS)));
+}
+
+// Whether some multiples of a ratio are whole numbers.
+bool is_whole(float multiple) {
+    return multiple > 0.5 && abs(multiple - roundEven(multiple)) <= multiple * TOLERANCE;
+}
+
+// Whether many sums of integers may give a mean in the middle between two integers: whether 12 or 16 steps of the mean, from
+// one sum to the next, are a whole number. So are 2, 4, 6 or 8 steps then, if any of these are.
+bool are_many_uncertain(Parameters p) {
+    float step_of_sum = p.ratio / float(ALL_TAPS);
+    return is_whole(12.0 * step_of_sum) || is_whole(16.0 * step_of_sum);
+}
+
+// All invocations of a workgroup call it. Returns whether there are thresholds.
+bool find_thresholds(Parameters p) {
+    if (!has_thresholds(p) || !are_many_uncertain(p))
+        return false;
+    for (uint i = gl_LocalInvocationID.x; i < 256; i += gl_WorkGroupSize.x)
+        thresholds[i] = i == 0 ? 0 : threshold(LOWEST + int(i), p);
+    barrier();
+    return true;
+}
+
+// The byte of a window with all taps, whose estimate is not certain, but nearer than 1/2.
+uint compared_mean(int sum, float t, Parameters p) {
+    float value = float(sum) * (p.ratio / float(ALL_TAPS)) + float(p.output_zero_point);
+    int lower = int(floor(clamp(value, -1024.0, 1024.0)));
+    int place = lower + 1 - LOWEST;
+    if (place <= 0)
+        return uint(LOWEST) & 0xFF;
+    if (place > 255)
+        return uint(HIGHEST) & 0xFF;
+    return uint(t >= uintBitsToFloat(thresholds[place]) ? lower + 1 : lower) & 0xFF;
+}
