@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -83,7 +84,8 @@ def test_results_are_whole_when_the_reader_goes_away(tmp_path: Path) -> None:
     junit = ("--junit", str(tmp_path / "junit"))
     finished = python(*command, *junit, "slice1:good:type=u8;*", stdout=writer, stderr=subprocess.PIPE, cwd=ROOT)
     os.close(writer)
-    assert finished.stderr == ""
+    # Where cases take long, a line says now and then which of them is under way.
+    assert not re.sub(r"^\d+ s: \d of 6, slice1:good:.*\n", "", finished.stderr, flags=re.M)
     assert finished.returncode in (1, BROKEN_PIPE)
     assert len(read_results(path).results) == 6
     assert (tmp_path / "junit").read_text().count("<testcase") == 6
