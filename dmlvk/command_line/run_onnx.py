@@ -166,7 +166,7 @@ def _advice(session: InferenceSession, longest: str) -> str:
         names = ", ".join(dict.fromkeys(on_host))
         return f"Fewer nodes on the host would make it faster: {names}."
     if longest == "copies between them":
-        return "Smaller inputs and outputs would make it faster, or two runs at once (InferenceSession's runs_at_once)."
+        return "Smaller inputs and outputs would make it faster, or two runs at once (session.map)."
     if longest == "Python":
         return "Larger batches would make it faster for each input."
     return "dmlvk bench --model shows each step; dmlvk tune looks for faster kernels."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,22 @@ from dmlvk.onnx.steps import DeviceStep, HostStep, Step
 from dmlvk.onnx.value_arrays import ValueArrays
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.vulkan.interrupts.monitor import Monitor
+
+
+class Turns(Monitor):
+    """The threads that take turns on a device.
+
+    Attributes
+    ----------
+    users : set of int
+        The threads that run there or wait for their turn.
+    """
+
+    __slots__ = ("users",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users: set[int] = set()
 
 
 class DirectRun(ABC):
@@ -74,12 +91,14 @@ class DirectHostRun(DirectRun):
         self._is_single = len(names) == 1
 
     @staticmethod
-    def is_possible(part: HostPart, inputs: Sequence[str], names: Sequence[str], feeds: Mapping[str, Any]) -> bool:
-        """Whether the part takes the feeds as they are, and gives each output once."""
-        if part.run_arrays is None or not feeds.keys() >= set(inputs):
-            return False
+    def part(step: HostStep, names: Sequence[str], feeds: Mapping[str, Any]) -> HostPart | None:
+        """The step's part, if it takes the feeds as they are, and gives each output once."""
         is_plain = all(isinstance(feed, np.ndarray) and not lacks_numpy_type(feed) for feed in feeds.values())
-        return is_plain and set(part.outputs) >= set(names) and len(set(names)) == len(names)
+        if not is_plain or not feeds.keys() >= set(step.inputs):
+            return None
+        part = step.part({name: feeds[name] for name in step.inputs})
+        has_outputs = set(part.outputs) >= set(names) and len(set(names)) == len(names)
+        return part if part.run_arrays is not None and has_outputs else None
 
     def run(self, names: Any, feeds: Any) -> list[Any] | None:
         if not self._fits(names, feeds):
@@ -98,11 +117,16 @@ class DirectDeviceRun(DirectRun):
     """A run of one program on the device, by one thread at a time: its inputs are written and its outputs are read."""
 
     def __init__(
-        self, step: DeviceStep, monitor: Monitor, names: Sequence[str], feeds: Mapping[str, Any], is_all: bool
+        self,
+        step: DeviceStep,
+        turns: Turns,
+        names: Sequence[str],
+        feeds: Mapping[str, Any],
+        is_all: bool,
     ) -> None:
         super().__init__(names, feeds, is_all)
         assert step.last is not None
-        self._step, self._execution, self._monitor = step, step.last, monitor
+        self._step, self._execution, self._turns = step, step.last, turns
         self._submit = step.last.submit
         program, inputs, outputs = step.last.program, step.last.input_tensors, step.last.output_tensors
         targets = {name: inputs[name] for name in program.inputs}
@@ -122,7 +146,16 @@ class DirectDeviceRun(DirectRun):
         return has_inputs and all(name in execution.output_tensors for name in names)
 
     def run(self, names: Any, feeds: Any) -> list[Any] | None:
-        return self._monitor.run(self._run, feeds) if self._fits(names, feeds) else None
+        thread, users = get_ident(), self._turns.users
+        if thread in users:
+            return self._turns.run(self._run, feeds) if self._fits(names, feeds) else None
+        if users or not self._fits(names, feeds):
+            return None  # another thread is here: perhaps the session has another place for this run
+        try:
+            users.add(thread)
+            return self._turns.run(self._run, feeds)
+        finally:
+            users.discard(thread)
 
     def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
         self._step.last = self._execution
@@ -134,7 +167,7 @@ class DirectDeviceRun(DirectRun):
 
 
 def direct_run(
-    steps: Sequence[Step], monitor: Monitor, names: Sequence[str], feeds: Mapping[str, Any], is_all: bool
+    steps: Sequence[Step], turns: Turns, names: Sequence[str], feeds: Mapping[str, Any], is_all: bool
 ) -> DirectRun | None:
     """A run like the last one of these steps; None where a run has to look at more than the arguments' sizes and types.
 
@@ -142,14 +175,15 @@ def direct_run(
     ----------
     steps : sequence of Step
         All steps of the run.
-    monitor : Monitor
-        In which the device runs.
+    turns : Turns
+        Of the threads that run here.
     names, feeds, is_all
         As for `DirectRun`.
     """
     step = steps[0] if len(steps) == 1 else None
-    if isinstance(step, HostStep) and DirectHostRun.is_possible(step.last, step.inputs, names, feeds):
-        return DirectHostRun(step.last, step.inputs, names, feeds, is_all)
+    if isinstance(step, HostStep):
+        part = DirectHostRun.part(step, names, feeds)
+        return None if part is None else DirectHostRun(part, step.inputs, names, feeds, is_all)
     if isinstance(step, DeviceStep) and DirectDeviceRun.is_possible(step, names, feeds):
-        return DirectDeviceRun(step, monitor, names, feeds, is_all)
+        return DirectDeviceRun(step, turns, names, feeds, is_all)
     return None

@@ -14,6 +14,7 @@ from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
 from dmlvk.operators.element_wise_quantize_linear import ConversionDesc
 from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device import Device
 from dmlvk.runtime.sequence import Sequence as DeviceSequence
 from dmlvk.runtime.tensor import Buffer, Tensor
@@ -165,6 +166,8 @@ class Execution:
     ----------
     wanted : iterable of str
         The outputs that are read after a run.
+    operators : sequence of CompiledOperator, optional
+        Those of another execution of the program, with their weights; by default they are compiled.
 
     Attributes
     ----------
@@ -176,7 +179,14 @@ class Execution:
         The operators with their tensors, in their order.
     """
 
-    def __init__(self, device: Device, program: Program, wanted: Iterable[str]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        program: Program,
+        wanted: Iterable[str],
+        operators: Sequence[CompiledOperator[Any]] = (),
+    ) -> None:
+        self._device, self._plan, self._operators = device, program, operators
         self._outputs = {name: program.outputs[name] for name in wanted}
         self._sequence: DeviceSequence | None = None
         self.input_tensors: dict[str, Tensor | InputInPieces] = {}
@@ -213,10 +223,13 @@ class Execution:
                 value = Value(storage, array.dtype, array.shape)
                 Held(array).write_to(tensor(value.desc(), storage, 0))
         bindings: dict[int, Binding] = {}
-        operators = device.compile_all(operation.desc for operation in program.operations)
+        if not operators:
+            operators = device.compile_all(operation.desc for operation in program.operations)
+            for operation, compiled in zip(program.operations, operators, strict=True):
+                if compiled.has_state:
+                    compiled.initialize(**operation.owned)
+            self._operators = operators
         for operation, compiled in zip(program.operations, operators, strict=True):
-            if compiled.has_state:
-                compiled.initialize(**operation.owned)
             bound = {
                 field: tensor(operation.desc.tensors[field], storage, offset)
                 for field, (storage, offset) in operation.places.items()
@@ -235,6 +248,10 @@ class Execution:
             self.input_tensors[name] = InputInPieces(program.inputs[name].desc(), places, sequences)
         # One time for all: a timestamp behind each dispatch takes 1 us and more, for which the next one waits.
         self._sequence = DeviceSequence(device.engine, tuple(bindings.values()), device.timestamps, times_of_each=False)
+
+    def again(self) -> Execution:
+        """The same program with memory of its own and the same weights, for a run at the same time."""
+        return Execution(self._device, self._plan, self._outputs, self._operators)
 
     def run(self, given: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the dispatches. The outputs are valid until the next run."""

@@ -18,6 +18,7 @@ from dmlvk.onnx.acceptance import new_session
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, HostOptions, Node, in_own_form, reading
 from dmlvk.onnx.model_file import LARGEST_MESSAGE
+from dmlvk.vulkan.interrupts.monitor import Monitor
 
 # Bytes of a constant that a part of a large model is given at each run, because no message holds all constants.
 LARGE = 1 << 16
@@ -71,7 +72,7 @@ def _session_options(runtime: Any, wanted: HostOptions, optimize: bool, threads:
     return options
 
 
-def threads_of_a_part(wanted: int, runs_at_once: int, given: int, before: float, after: float) -> int:
+def threads_of_a_part(wanted: int, kinds_of_devices: int, given: int, before: float, after: float) -> int:
     """The threads of one of the host's parts.
 
     ONNX Runtime makes a pool of threads for each session, and each part is one. Python can give all of them one pool,
@@ -83,8 +84,8 @@ def threads_of_a_part(wanted: int, runs_at_once: int, given: int, before: float,
     ----------
     wanted : int
         The threads of one session of the whole; 0 for as many as there are processors.
-    runs_at_once : int
-        The runs of which each has parts of its own.
+    kinds_of_devices : int
+        The kinds of devices of a session, each of which has parts of its own.
     given : int
         The threads of earlier parts, without their caller's.
     before, after : float
@@ -95,9 +96,9 @@ def threads_of_a_part(wanted: int, runs_at_once: int, given: int, before: float,
     int
         0 if the one part that there is may have what ONNX Runtime takes by itself.
     """
-    if runs_at_once == 1 and (before, after) == (0.0, 1.0):
+    if kinds_of_devices == 1 and (before, after) == (0.0, 1.0):
         return wanted
-    others = (wanted or processors()) // runs_at_once - 1
+    others = (wanted or processors()) // kinds_of_devices - 1
     share = int(others * after + 0.5) - int(others * before + 0.5)
     return 1 + max(0, min(share, others - given))
 
@@ -179,6 +180,7 @@ class HostPart:
             return _part(graph, nodes, [*inputs, *self._given], self.outputs, kinds, constants)
 
         self._runtime = runtime = _onnx_runtime()
+        self._evaluator = Monitor()  # ONNX's evaluator says nothing about threads; ONNX Runtime's sessions take several
         self._gives_ort_values = False
         self.run_arrays: Callable[[Sequence[str], Mapping[str, Any], None], list[Any]] | None = None
         try:
@@ -224,7 +226,7 @@ class HostPart:
             # Its results may be its inputs and constants themselves, and single elements are NumPy's scalars.
             return [
                 np.array(value) if isinstance(value, (np.ndarray, np.generic)) else value
-                for value in self._session.run(self.outputs, feeds)
+                for value in self._evaluator.run(self._session.run, self.outputs, feeds)
             ]
         if self._gives_ort_values:
             values = {name: ort_value(feed) for name, feed in feeds.items() if feed is not None}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import crossings, placement
-from dmlvk.onnx.direct_run import DirectRun, direct_run
+from dmlvk.onnx.direct_run import DirectRun, Turns, direct_run
 from dmlvk.onnx.errors import RefusedError
 from dmlvk.onnx.execution import Held, own_results
 from dmlvk.onnx.foreseen import foreseen, sized
@@ -42,10 +43,12 @@ class ModelOnDevice:
     is_fastest : bool
         Whether nodes that the device could run go to the host where that costs less. Otherwise whatever can runs on the
         device.
-    runs_at_once : int
-        The session has so many of these, which share the host's processors.
+    host_steps : HostSteps
+        The host's, which those of other devices and of other runs at once share.
     tunes : bool
         Whether the kernel paths of layers are measured before they are compiled: see `Device.compile_all`.
+    first : ModelOnDevice, optional
+        Of the same device, for a model that runs there at the same time: the two share plans and weights.
 
     Attributes
     ----------
@@ -53,8 +56,8 @@ class ModelOnDevice:
         That of the last run.
     direct : DirectRun, optional
         A run like the last one.
-    users : set of int
-        The threads that run here or wait for it.
+    turns : Turns
+        Of the threads that run here.
     """
 
     def __init__(
@@ -64,27 +67,28 @@ class ModelOnDevice:
         device: Device,
         channels_last: bool,
         is_fastest: bool,
-        runs_at_once: int = 1,
+        host_steps: HostSteps,
         tunes: bool = False,
+        first: ModelOnDevice | None = None,
     ) -> None:
         self.device = device
+        self._first = first
         self._tunes = tunes
         self._channels_last = channels_last
-        self._runs_at_once = runs_at_once
+        self._host_steps = host_steps
         self._costs = crossings.costs_of(device.profile) if is_fastest else None
         self.last: Schedule | None = None
-        self.users: set[int] = set()
         self._graph = graph
         self._obstacles = obstacles
         self._schedules: OrderedDict[Any, Schedule] = OrderedDict()
-        self._steps: dict[tuple[bool, bool, tuple[int, ...], frozenset[str]], Step] = {}
+        self._steps: dict[tuple[int, ...], DeviceStep] = {}
         self.direct: DirectRun | None = None
-        self._monitor = Monitor()
+        self.turns = Turns()
 
     def run(self, names: Sequence[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
         """The outputs of these names. The feeds are those of `arguments.checked_feeds`."""
         outputs = self.run_again(names, feeds) if profile is None else None
-        return self._monitor.run(self._run, names, feeds, profile) if outputs is None else outputs
+        return self.turns.run(self._run, names, feeds, profile) if outputs is None else outputs
 
     def run_again(self, names: Any, feeds: Any) -> list[Any] | None:
         """The outputs of what a caller asks for, if an earlier run is like this one: see `DirectRun.run`."""
@@ -108,7 +112,7 @@ class ModelOnDevice:
 
     def tune(self, feeds: Mapping[str, Any]) -> None:
         """Measure the kernel paths of the layers of a run with such inputs; later runs are planned anew."""
-        self._monitor.run(self._tune, feeds)
+        self.turns.run(self._tune, feeds)
 
     def _tune(self, feeds: Mapping[str, Any]) -> None:
         tunes, self._tunes = self._tunes, True
@@ -126,7 +130,7 @@ class ModelOnDevice:
 
     def trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
         """Run with steps of its own that keep each value: see `InferenceSession.traced`."""
-        return self._monitor.run(self._trace, feeds)
+        return self.turns.run(self._trace, feeds)
 
     def _trace(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
         schedule = Schedule(self._graph, dict(self._obstacles), keeps_all=True)
@@ -149,18 +153,24 @@ class ModelOnDevice:
                 if name in values:
                     profile.download(values[name])
         self.direct = schedule.direct = direct_run(
-            schedule.steps, self._monitor, names, feeds, names == self._graph.outputs
+            schedule.steps, self.turns, names, feeds, names == self._graph.outputs
         )
         return own_results([values.get(name) for name in names], [schedule.graph.constant(name) for name in names])
 
     def _new_schedule(self, feeds: Mapping[str, Any]) -> Schedule:
         """Where each node runs with inputs of these sizes; on a GPU its kernels are compiled, on all cores."""
+        if self._first is not None:
+            # Whatever runs there may be planning just this.
+            schedule = self._first.turns.run(self._first._schedules.get, _sizes(feeds))
+            if schedule is not None and schedule.is_complete:
+                return schedule.again(self._again)
         given = {name: (feed.shape, feed.dtype) for name, feed in feeds.items() if isinstance(feed, np.ndarray)}
         graph, folded, kinds = sized(self._graph, given)
         on_host = dict(self._obstacles) if graph is self._graph else placement.obstacles(graph)
+        sizes = None if graph is self._graph else _sizes(feeds)
         is_cpu = self.device.profile.device_type is DeviceType.CPU
         if self._costs is None and is_cpu and not self._tunes:
-            return Schedule(graph, on_host, folded, work=crossings.host_work(graph, kinds))
+            return Schedule(graph, on_host, folded, sizes=sizes, work=crossings.host_work(graph, kinds))
         while True:
             cheaper = {} if self._costs is None else crossings.cheaper_on_host(graph, on_host, kinds, self._costs)
             descs, refused = foreseen(graph, on_host | cheaper, kinds, self._channels_last)
@@ -169,7 +179,7 @@ class ModelOnDevice:
             on_host |= refused
         if self._tunes or not is_cpu:  # CPU drivers keep few pipelines
             self.device.compile_all(descs, tune=self._tunes)
-        return Schedule(graph, on_host | cheaper, folded, work=crossings.host_work(graph, kinds))
+        return Schedule(graph, on_host | cheaper, folded, sizes=sizes, work=crossings.host_work(graph, kinds))
 
     def _values(self, schedule: Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the steps, and return all values that they leave. Steps that the schedule lacks are planned meanwhile."""
@@ -203,23 +213,28 @@ class ModelOnDevice:
             schedule.is_complete = True
 
     def _step(self, host: bool, nodes: Sequence[Node], schedule: Schedule) -> Step:
-        keeps_all, graph = schedule.keeps_all, schedule.graph
-        private = placement.private_values(nodes, schedule.on_host, graph)
-        key = (host, keeps_all, tuple(node.index for node in nodes), private)
-        # Schedules of one graph share their steps.
-        shared = self._steps if graph is self._graph and not keeps_all else {}
-        found = shared.get(key)
-        if found is None:
-            if host:
-                wanted = graph.host_options.intra_op_num_threads
-                given = sum((step.threads or processors()) - 1 for step in schedule.steps if isinstance(step, HostStep))
-                threads = threads_of_a_part(wanted, self._runs_at_once, given, *schedule.shares(nodes))
-                spins = self._runs_at_once == 1 and len(nodes) == len(graph.nodes)
-                found = HostStep(graph, nodes, keeps_all, private, threads, spins)
-            else:
-                found = DeviceStep(graph, nodes, self.device, keeps_all, self._channels_last)
-            shared[key] = found
-        return found
+        # Schedules of one graph share their steps; the host's are shared by all devices.
+        indices = tuple(node.index for node in nodes)
+        if host:
+            private = placement.private_values(nodes, schedule.on_host, schedule.graph)
+            return self._host_steps.step(schedule, nodes, private)
+        if schedule.graph is not self._graph or schedule.keeps_all:
+            return self._device_step(nodes, schedule)
+        if indices not in self._steps:
+            self._steps[indices] = self._device_step(nodes, schedule)
+        return self._steps[indices]
+
+    def _again(self, step: DeviceStep, is_shared: bool) -> DeviceStep:
+        """Another device's step for this one. Those of the session's own graph are shared by all sizes."""
+        if not is_shared:
+            return step.again()
+        indices = tuple(node.index for node in step.nodes)
+        if indices not in self._steps:
+            self._steps[indices] = step.again()
+        return self._steps[indices]
+
+    def _device_step(self, nodes: Sequence[Node], schedule: Schedule) -> DeviceStep:
+        return DeviceStep(schedule.graph, nodes, self.device, schedule.keeps_all, self._channels_last)
 
 
 def _sizes(feeds: Mapping[str, Any]) -> Any:
@@ -261,6 +276,8 @@ class Schedule:
         By number, the reasons of the nodes that these sizes have made constants.
     keeps_all : bool
         Whether each value is kept, not only those that later steps need.
+    sizes : object, optional
+        Those that are constants of the graph; None for the session's own graph, whose constants hold for all sizes.
     work : mapping of int to float, optional
         What each node would take on the host, by number.
 
@@ -278,12 +295,14 @@ class Schedule:
         on_host: dict[int, str],
         folded: Mapping[int, str] | None = None,
         keeps_all: bool = False,
+        sizes: Any = None,
         work: Mapping[int, float] | None = None,
     ) -> None:
         self.graph = graph
         self.on_host = on_host
         self.folded = folded or {}
         self.keeps_all = keeps_all
+        self.sizes = sizes
         self.steps: list[Step] = []
         self.is_complete = False
         self.direct: DirectRun | None = None
@@ -298,6 +317,14 @@ class Schedule:
             fsum(self._work.get(index, 0.0) for index in indexes) for indexes in (earlier, earlier + here, self.on_host)
         )
         return (before / whole, min(1.0, after / whole)) if whole else (0.0, 0.0)
+
+    def again(self, own: Callable[[DeviceStep, bool], DeviceStep]) -> Schedule:
+        """The same schedule with steps of its own on the device, which a function makes of these."""
+        made = Schedule(self.graph, dict(self.on_host), self.folded, self.keeps_all, self.sizes, self._work)
+        is_shared = self.sizes is None
+        made.steps = [own(step, is_shared) if isinstance(step, DeviceStep) else step for step in self.steps]
+        made.is_complete = self.is_complete
+        return made
 
     def traffic(self) -> Traffic:
         """The parts and the bytes of the last run."""
@@ -317,3 +344,37 @@ class Schedule:
             from_device |= {name: outputs[name].size_in_bytes for name in step.last.output_tensors}
         down = sum(size for name, size in from_device.items() if name in read)
         return Traffic(len(self.steps), up, down)
+
+
+class HostSteps:
+    """The host's steps of a session: all devices share them, and all runs at once. Each lasts as long as its schedules.
+
+    Parameters
+    ----------
+    kinds_of_devices : int
+        Each kind may have other nodes on the host, and so steps of its own, with a share of the processors.
+    """
+
+    def __init__(self, kinds_of_devices: int) -> None:
+        self._kinds_of_devices = kinds_of_devices
+        self._steps: WeakValueDictionary[Any, HostStep] = WeakValueDictionary()
+        self._monitor = Monitor()
+
+    def step(self, schedule: Schedule, nodes: Sequence[Node], private: frozenset[str]) -> HostStep:
+        """The step of these nodes, behind the steps that a schedule has already."""
+        return self._monitor.run(self._step, schedule, nodes, private)
+
+    def _step(self, schedule: Schedule, nodes: Sequence[Node], private: frozenset[str]) -> HostStep:
+        key = (schedule.sizes, schedule.keeps_all, tuple(node.index for node in nodes), private)
+        found = self._steps.get(key)
+        if found is None or schedule.keeps_all:
+            found = self._steps[key] = self._new(schedule, nodes, private)
+        return found
+
+    def _new(self, schedule: Schedule, nodes: Sequence[Node], private: frozenset[str]) -> HostStep:
+        graph, kinds = schedule.graph, self._kinds_of_devices
+        wanted = graph.host_options.intra_op_num_threads
+        given = sum((step.threads or processors()) - 1 for step in schedule.steps if isinstance(step, HostStep))
+        threads = threads_of_a_part(wanted, kinds, given, *schedule.shares(nodes))
+        spins = kinds == 1 and len(nodes) == len(graph.nodes)
+        return HostStep(graph, nodes, schedule.keeps_all, private, threads, spins)

@@ -27,7 +27,7 @@ from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, HostOptions, Node
 from dmlvk.onnx.host import host_session_options, ort_value
 from dmlvk.onnx.model_file import LoadedModel, load
-from dmlvk.onnx.on_device import ModelOnDevice, Schedule, Traffic
+from dmlvk.onnx.on_device import HostSteps, ModelOnDevice, Schedule, Traffic
 from dmlvk.onnx.onnx_runtime_calls import (
     ELSEWHERE,
     PROVIDER,
@@ -125,11 +125,10 @@ class InferenceSession(Pickled):
         crosses the bus because of them; it is the default on GPUs. "device" runs on the device whatever can; it is the
         default on CPU drivers, which are there to prove bits. No result of an operator depends on it.
     runs_at_once : int, optional
-        So many runs share a device, for `map`, `run_async` and `run` in several threads. With 2, a GPU computes one run
-        while the arrays of another one are copied. Each has its own memory on the device, weights included; if there is
-        not enough for another run, runs go one after the other. By default 2 if several devices are named and the first
-        is a GPU, so that no GPU waits for Python, which serves one thread at a time; else 1.
-
+        At most so many runs share a device, in `map`, `run_async` and `run` in several threads. By default 2, and 1 if
+        the first device is a driver on the processor: a GPU computes one run while the arrays of another one are
+        copied. They share weights. Each has memory of its own for the model's other values, which is taken when it
+        first begins beside another one; if there is not enough, runs go one after the other.
     tune : bool
         Measure, before the first run with inputs of some sizes, the kernel paths of its layers that were not measured
         on this device yet, and take the fastest: see `tune`.
@@ -149,8 +148,8 @@ class InferenceSession(Pickled):
 
     Notes
     -----
-    `run` may be called from several threads. On one device, runs go one after the other, unless `runs_at_once` allows
-    more; those of a model that runs as a whole on the host go on at once, as in ONNX Runtime. With several devices,
+    `run` may be called from several threads. On one device, as many runs go on at once as `runs_at_once` says;
+    those of a model that runs as a whole on the host go on at once, as in ONNX Runtime. With several devices,
     each call runs as a whole on the device that has the fewest calls. So `run` in one thread is no faster than on one
     device; `map`, `run_async` and `run` in several threads are. A batch is never split, because nothing in a model says
     that its first dimension counts independent images. The bits do not depend on the device.
@@ -205,8 +204,7 @@ class InferenceSession(Pickled):
         if device is None and self.device.profile.device_type is DeviceType.CPU:
             _say_that_the_host_is_faster(self.device.name)
         if runs_at_once is None:
-            is_cpu = self.device.profile.device_type is DeviceType.CPU
-            runs_at_once = 1 if is_cpu or len(self.devices) == 1 else 2
+            runs_at_once = 1 if self.device.profile.device_type is DeviceType.CPU else 2
         self._runs_at_once = runs_at_once
         self._options = Options(fuse_qdq, channels_last, placement, options, bool(tune))
         self._graph = graph = Graph(self._loaded)
@@ -228,21 +226,10 @@ class InferenceSession(Pickled):
         self._obstacles = placement_of.obstacles(graph)
         self._checks = input_checks(graph, self._place)
         self._others: OrderedDict[frozenset[str], InferenceSession] = OrderedDict()
-        # A run takes the first free part. So each device comes once before any comes a second time.
-        self._parts = [
-            ModelOnDevice(
-                graph,
-                self._obstacles,
-                each,
-                self._options.has_channels_last(each),
-                self._options.is_fastest(each),
-                self._runs_at_once * len(self.devices),
-                self._options.tune,
-            )
-            for _ in range(self._runs_at_once)
-            for each in self.devices
-        ]
-        self._only = self._parts[0] if len(self._parts) == 1 else None
+        self._most_runs = runs_at_once * len(self.devices)
+        self._host_steps = HostSteps(len({each.name for each in self.devices}))
+        # A run takes the first that is free. More are made when runs meet: see `_least_used`.
+        self._parts = [self._new_part(each) for each in self.devices]
         self._last: ModelOnDevice | None = None
         self._turns = Monitor()
         self._threads: ThreadPoolExecutor | None = None
@@ -379,10 +366,11 @@ class InferenceSession(Pickled):
             The device is closed, lost, or out of memory.
         """
         feeds = input_feed if feeds is None else feeds
-        only = self._only
-        if only is not None and run_options is None:
-            outputs = only.run_again(output_names, feeds)
+        if run_options is None:
+            part = self._parts[0]
+            outputs = part.run_again(output_names, feeds)
             if outputs is not None:
+                self._last = part
                 return outputs
         names = names_of(output_names) or self._graph.outputs
         require_run_options(run_options)
@@ -551,7 +539,7 @@ class InferenceSession(Pickled):
             `in_flight` is below 1.
         """
         rule = "one batch is read at a time, or more"
-        most = 2 * len(self._parts)
+        most = 2 * self._most_runs
         if in_flight is not None:
             most = as_argument("in_flight", in_flight, 1, None, rule, ValueError)
 
@@ -563,7 +551,7 @@ class InferenceSession(Pickled):
 
     def _executor(self) -> ThreadPoolExecutor:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(len(self._parts), thread_name_prefix="dmlvk.onnx")
+            self._threads = ThreadPoolExecutor(self._most_runs, thread_name_prefix="dmlvk.onnx")
         return self._threads
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -610,9 +598,6 @@ class InferenceSession(Pickled):
         return self._parts[0].trace(self._checked(feeds))
 
     def _on_some_device(self, names: list[str], feeds: Mapping[str, Any], profile: Profile | None = None) -> list[Any]:
-        if self._only is not None:
-            self._last = self._only
-            return self._only.run(names, feeds, profile)
         thread = threading.get_ident()
         self._last = part = self._turns.run(self._least_used, thread)
         try:
@@ -621,16 +606,39 @@ class InferenceSession(Pickled):
             first = next(each for each in self._parts if each.device is part.device)
             if first is part:
                 raise
-            # The device has no memory for another run: this one waits for its turn.
+            # The device has no memory for another run: this one waits for its turn, and later ones do not ask again.
+            self._turns.run(self._do_without, part)
             self._last = first
             return first.run(names, feeds, profile)
         finally:
-            part.users.discard(thread)
+            part.turns.users.discard(thread)
+
+    def _do_without(self, part: ModelOnDevice) -> None:
+        if part in self._parts:
+            self._parts.remove(part)
+            self._most_runs = len(self._parts)
 
     def _least_used(self, thread: int) -> ModelOnDevice:
-        part = min(self._parts, key=lambda part: len(part.users))
-        part.users.add(thread)
+        part = min(self._parts, key=lambda part: len(part.turns.users))
+        if part.turns.users and len(self._parts) < self._most_runs:
+            first = self._parts[len(self._parts) % len(self.devices)]
+            part = self._new_part(first.device, first)
+            self._parts.append(part)
+        part.turns.users.add(thread)
         return part
+
+    def _new_part(self, device: Device, first: ModelOnDevice | None = None) -> ModelOnDevice:
+        options = self._options
+        return ModelOnDevice(
+            self._graph,
+            self._obstacles,
+            device,
+            options.has_channels_last(device),
+            options.is_fastest(device),
+            self._host_steps,
+            options.tune,
+            first,
+        )
 
 
 def loaded(

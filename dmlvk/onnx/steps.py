@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Program, ProgramBuilder
 from dmlvk.onnx.registry import ENTRIES, entry_of, parameters_of, scales_of
 from dmlvk.runtime.device import Device
+from dmlvk.vulkan.interrupts.monitor import Monitor
 
 # A step keeps its programs for this many combinations of input sizes, and its models for this many of types.
 PROGRAMS_KEPT = 8
@@ -71,7 +73,7 @@ class Step(ABC):
 
 
 class HostStep(Step):
-    """Nodes that the host runs. For `threads` and `spins` see `HostPart`."""
+    """Nodes that the host runs, for several threads at once. For `threads` and `spins` see `HostPart`."""
 
     def __init__(
         self,
@@ -96,6 +98,7 @@ class HostStep(Step):
         ]
         self.threads = threads
         self._parts: OrderedDict[Any, HostPart] = OrderedDict()
+        self._monitor = Monitor()
 
     def _run_nodes(self, nodes: Sequence[Node]) -> Sequence[Node]:
         # The host runs a table's own nodes. They may write a value that another node of the part reads as well.
@@ -107,6 +110,15 @@ class HostStep(Step):
             for name in self.inputs:
                 profile.download(values[name])
         feeds = {name: values[name].host() for name in self.inputs}
+        part = self.part(feeds)
+        found = part.run(feeds) if profile is None else profile.on_host(part.run, feeds)
+        return {name: Held(array) for name, array in zip(part.outputs, found, strict=True)}
+
+    def part(self, feeds: Mapping[str, Any]) -> HostPart:
+        """The model that runs with inputs of these types."""
+        return self._monitor.run(self._kept_part, feeds)
+
+    def _kept_part(self, feeds: Mapping[str, Any]) -> HostPart:
         types = self._types
         key = tuple(kind_of(feeds[name], types.get(name)).SerializeToString() for name in self._of_any_type)
         part = self._parts.get(key)
@@ -120,18 +132,12 @@ class HostStep(Step):
                 # The library may lack a node that it leaves out where nobody asks for its output.
                 part = self._part(self.used, kinds)
         remember(self._parts, key, part, PARTS_KEPT)
-        found = part.run(feeds) if profile is None else profile.on_host(part.run, feeds)
-        return {name: Held(array) for name, array in zip(part.outputs, found, strict=True)}
+        return part
 
     def _part(self, outputs: Sequence[str], kinds: Mapping[str, Any]) -> HostPart:
         graph = self.graph
         optimizes, spins = graph.host_optimizes, self._spins
         return HostPart(graph, self.nodes, self.inputs, outputs, kinds, optimizes, self.threads, spins)
-
-    @property
-    def last(self) -> HostPart:
-        """The part of the last run."""
-        return next(reversed(self._parts.values()))
 
 
 class DeviceStep(Step):
@@ -157,6 +163,13 @@ class DeviceStep(Step):
         self.looked_at = sorted({*self.parameters, *self._scales()})
         self.executions: OrderedDict[Any, Execution] = OrderedDict()
         self.last: Execution | None = None
+        self._first: DeviceStep | None = None
+
+    def again(self) -> DeviceStep:
+        """The same step for runs at the same time: it has memory of its own, and this one's programs and weights."""
+        made = copy(self)
+        made.executions, made.last, made._first = OrderedDict(), None, self
+        return made
 
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         if profile is not None:
@@ -174,7 +187,11 @@ class DeviceStep(Step):
         key = (*given.values(), *(array.tobytes() for array in parameters.values()))
         execution = self.executions.get(key)
         if execution is None:
-            execution = Execution(self._device, self._program(given, parameters), self.outputs)
+            known = None if self._first is None else self._first.executions.get(key)
+            if known is None:
+                execution = Execution(self._device, self._program(given, parameters), self.outputs)
+            else:
+                execution = known.again()
         if execution is not self.last:
             remember(self.executions, key, execution, PROGRAMS_KEPT)
             self.last = execution

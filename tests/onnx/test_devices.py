@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,22 @@ from onnx import helper
 import dmlvk
 from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import InferenceSession, ModelError
+from dmlvk.onnx import session as sessions
+from dmlvk.onnx.direct_run import Turns
+from dmlvk.onnx.on_device import ModelOnDevice
+from dmlvk.onnx.steps import DeviceStep, HostStep
 from dmlvk.runtime import device_info, shared_devices
 from tests.conftest import DEVICE_NAMES
-from tests.onnx.models import Array, convolution, convolution_parameters, convolved, elements, model_of, require_equal
+from tests.onnx.models import (
+    Array,
+    Node,
+    convolution,
+    convolution_parameters,
+    convolved,
+    elements,
+    model_of,
+    require_equal,
+)
 
 
 def network() -> tuple[onnx.ModelProto, dict[str, Array]]:
@@ -73,22 +87,25 @@ def test_batches_in_order_with_the_bits_of_one_device(session: InferenceSession)
 
 
 def require_runs_at_once(session: InferenceSession, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run waits for so many runs: with fewer at once, the barrier would break."""
+    """Each run waits on its device for so many runs: with fewer at once, the barrier would break."""
     barrier = threading.Barrier(many, timeout=60)
-    places: list[int] = []
-    for number, part in enumerate(session._parts):
+    places: list[ModelOnDevice] = []
+    whole = Turns.run
 
-        def run(*arguments: Any, number: int = number, whole: Any = part.run) -> Any:
-            places.append(number)
+    def run(turns: Turns, change: Any, *arguments: Any) -> Any:
+        if change.__name__ == "_run":
+            places.append(next(part for part in session._parts if part.turns is turns))
             barrier.wait()
-            return whole(*arguments)
+        return whole(turns, change, *arguments)
 
-        monkeypatch.setattr(part, "run", run)
+    monkeypatch.setattr(Turns, "run", run)
     given = batches(4 * many)
     for x, outputs in zip(given, session.map(given), strict=True):
         require_equal(outputs, [expected(x, network()[1])])
-    assert all(set(places[k : k + many]) == set(range(many)) for k in range(0, len(given), many)), places
-    assert not any(part.users for part in session._parts)
+    assert len(session._parts) == many
+    assert all(set(places[k : k + many]) == set(session._parts) for k in range(0, len(given), many)), places
+    assert not any(part.turns.users for part in session._parts)
+    monkeypatch.undo()
 
 
 def test_as_many_runs_at_once_as_devices(session: InferenceSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,36 +115,78 @@ def test_as_many_runs_at_once_as_devices(session: InferenceSession, monkeypatch:
 def test_a_run_waits_for_its_turn_if_the_device_has_no_memory_for_two(
     device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parameters = network()[1]
+    """As another one may be there: it stands here for runs of other threads."""
+    (x,), parameters = batches(1), network()[1]
     session = InferenceSession(network()[0], device, runs_at_once=2)
-    first, second = session._parts
-    refused: list[None] = []
+    (first,), whole = session._parts, ModelOnDevice.run
+    refusing: list[ModelOnDevice] = []
+    refused: list[ModelOnDevice] = []
 
-    def run(*arguments: Any) -> Any:
-        refused.append(None)
-        raise OutOfMemoryError("as a small GPU does")
+    def run(part: ModelOnDevice, *arguments: Any) -> Any:
+        if part is not first or first in refusing:
+            refused.append(part)
+            raise OutOfMemoryError("as a small GPU does")
+        return whole(part, *arguments)
 
-    monkeypatch.setattr(second, "run", run)
-    given = batches(12)
-    for x, outputs in zip(given, session.map(given), strict=True):
-        require_equal(outputs, [expected(x, parameters)])
-    monkeypatch.setattr(first, "run", run)
-    refused.clear()
+    monkeypatch.setattr(ModelOnDevice, "run", run)
+    first.turns.users.add(0)
+    for _ in range(3):
+        require_equal(session.run(None, {"x": x}), [expected(x, parameters)])
+    assert len(refused) == 1 and session._parts == [first]
+    assert first.turns.users == {0}
+    first.turns.users.clear()
+    refusing.append(first)
     with pytest.raises(OutOfMemoryError, match="small GPU"):
-        session.run(None, {"x": given[0]})
-    assert len(refused) == 1 and not any(part.users for part in session._parts)
+        session.run(None, {"x": np.concatenate([x, x])})
+    assert len(refused) == 2 and not first.turns.users
 
 
 def test_two_runs_share_a_device(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    (x,), parameters = batches(1), network()[1]
+    parameters = network()[1]
     session = InferenceSession(network()[0], device, runs_at_once=2)
-    require_equal(session.run(None, {"x": x}), [expected(x, parameters)])
-    assert [part.last is None for part in session._parts] == [False, True]  # one run at a time needs no second part
+    for x in batches(6):
+        require_equal(session.run(None, {"x": x}), [expected(x, parameters)])
+    assert len(session._parts) == 1  # one run at a time needs no memory for a second one
     require_runs_at_once(session, 2, monkeypatch)
     assert all(part.device is device and part.last is not None for part in session._parts)
+    (first,), (second,) = (part.last.steps for part in session._parts if part.last is not None)
+    assert isinstance(first, DeviceStep) and isinstance(second, DeviceStep)
+    for sizes, execution in second.executions.items():
+        assert execution._operators is first.executions[sizes]._operators  # their weights, and the work of planning
+        assert execution.output_tensors["y"].memory() is not first.executions[sizes].output_tensors["y"].memory()
     for wrong in (0, True, 1.5, "2"):
         with pytest.raises(ValueError, match="runs_at_once"):
             InferenceSession(network()[0], device, runs_at_once=wrong)  # type: ignore[arg-type]
+
+
+def test_two_runs_share_a_gpu_by_default(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a driver on the processor, as which none counts here, has one."""
+    is_cpu = device.profile.device_type is dmlvk.DeviceType.CPU
+    assert InferenceSession(network()[0], device)._most_runs == (1 if is_cpu else 2)
+    monkeypatch.setattr(sessions, "DeviceType", SimpleNamespace(CPU=None))
+    session = InferenceSession(network()[0], device, placement="device")
+    require_runs_at_once(session, 2, monkeypatch)
+
+
+def test_runs_at_once_share_the_hosts_steps(device: dmlvk.Device) -> None:
+    """Of sizes that are constants, and of the session's own graph; where the device has a step and the host another."""
+    parameters = network()[1]
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, ["n", 3, 8, 8])
+    nodes: list[Node] = [convolution(parameters, y="c"), ("Cast", ["c"], ["f"], {"to": 1}), ("Elu", ["f"], ["e"], {})]
+    sized: list[Node] = [("Shape", ["c"], ["sizes"], {}), ("Reshape", ["e", "sizes"], ["y"], {})]
+    plain: list[Node] = [("Identity", ["e"], ["y"], {})]
+    for more in (sized, plain):
+        model = model_of([*nodes, *more], {"x": given}, {"y": np.float32}, parameters)
+        session = InferenceSession(model, device, runs_at_once=2)
+        inputs = batches(3)
+        found = [session.run(None, {"x": x}) for x in inputs]
+        session._parts[0].turns.users.add(0)  # as if another thread's run were there
+        for x, right in zip(inputs, found, strict=True):
+            require_equal(session.run(None, {"x": x}), right)
+            first, second = (part._schedules[("x", x.shape),] for part in session._parts)
+            assert session.placement[0].where == "device" and len(first.steps) == len(second.steps) > 1
+            for one, other in zip(first.steps, second.steps, strict=True):
+                assert (one is other) == isinstance(one, HostStep)
 
 
 def test_no_more_batches_are_read_than_are_in_flight(session: InferenceSession) -> None:

@@ -430,17 +430,17 @@ def test_sessions_of_small_models_start_no_threads(device: dmlvk.Device) -> None
     assert started == [0, 4 * 3, 4 * 3]  # four sessions, each with its caller's thread
 
 
-@pytest.mark.parametrize("runs_at_once", [1, 2])
-def test_threads_are_dealt_out_as_the_work(runs_at_once: int) -> None:
+@pytest.mark.parametrize("kinds_of_devices", [1, 2])
+def test_threads_are_dealt_out_as_the_work(kinds_of_devices: int) -> None:
     generator = np.random.default_rng(7)
     for _ in range(200):
         wanted, count = generator.integers(1, 40), int(generator.integers(2, 30))
         ends = np.concatenate([[0.0], np.cumsum(generator.random(count) ** 9)])
         ends /= ends[-1]
-        others = wanted // runs_at_once - 1
+        others = wanted // kinds_of_devices - 1
         given = 0
         for before, after in pairwise(ends):
-            threads = threads_of_a_part(int(wanted), runs_at_once, given, before, after)
+            threads = threads_of_a_part(int(wanted), kinds_of_devices, given, before, after)
             assert abs(threads - 1 - max(others, 0) * (after - before)) <= 1
             given += threads - 1
         assert given == max(others, 0)
