@@ -37,7 +37,7 @@ BESIDE_MEANS = {"QuantizeLinear", "Flatten", "Identity", "Reshape", "Squeeze", "
 # Operators behind which ONNX Runtime moves no transpose.
 KEEPING_DIMENSIONS = {"Conv", "QLinearConv", "ConvTranspose", "MatMul", "QLinearMatMul", "Gemm", "QGemm"}
 # Operators of bytes of com.microsoft.
-QUANTIZED = {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul"}
+QUANTIZED = {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul", "QLinearAdd"}
 MOST_SOURCES = 2
 
 
@@ -222,8 +222,10 @@ class _Finder:
             return False
         variable = self._variables(node)
         if node.domain == MICROSOFT:
-            operands = {node.input(0), node.input(3)} if node.op_type == "QLinearMul" else {node.input(0)}
-            return node.op_type in QUANTIZED and set(variable) <= operands
+            operands = {node.input(position) for position in _operands(node)}
+            # A sum of two values is faster by its formula.
+            most = 1 if node.op_type == "QLinearAdd" else MOST_SOURCES
+            return node.op_type in QUANTIZED and set(variable) <= operands and len(variable) <= most
         if node.domain:
             return False
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
@@ -236,8 +238,8 @@ class _Finder:
         """The inputs that are no parameters: values, and constants of several bytes."""
         if self._is_parameter(node):
             return []
-        data = {"QLinearMul": (0, 3), "DequantizeLinear": (0,)}.get(node.op_type, ())
-        operands = {node.input(position) for position in data}
+        is_of_bytes = node.domain == MICROSOFT or node.op_type == "DequantizeLinear"
+        operands = {node.input(position) for position in _operands(node)} if is_of_bytes else set()
         return [name for name in dict.fromkeys(node.inputs) if name and self._is_variable(name, name in operands)]
 
     def _is_variable(self, name: str, is_operand: bool) -> bool:
@@ -314,14 +316,21 @@ class _Finder:
 
     def _axis(self, nodes: dict[int, Node], sources: Sequence[str]) -> int | None:
         """The dimension along which parameters differ; None if each has one element."""
-        rank = self._graph.rank(sources[0]) if len(sources) == 1 else None
+        ranks = [self._graph.rank(source) for source in sources]
+        rank = ranks[0] if len(sources) == 1 else None
+        # An operand of more dimensions than the sources would give its own to the output.
+        most = 0 if None in ranks else max(filter(None, ranks), default=0)
         axes = set()
         for node in nodes.values():
             for position, name in enumerate(node.inputs if not self._is_parameter(node) else ()):
                 constant = self._parameter(name)
                 # A batch normalization of one channel needs a dimension of channels, too.
                 is_one = constant is not None and constant.size == 1 and node.op_type != "BatchNormalization"
-                if constant is None or is_one or name in sources:
+                if constant is None or name in sources:
+                    continue
+                if position in _operands(node) and constant.ndim > most:
+                    raise _Refused
+                if is_one:
                     continue
                 if rank is None or constant.ndim > rank:
                     raise _Refused
@@ -330,13 +339,20 @@ class _Finder:
                     axes.add(axis + rank if axis < 0 else axis)
                 elif node.op_type == "BatchNormalization":
                     axes.add(1)
-                elif node.op_type in BINARY and position < 2:
+                elif node.op_type in BINARY and position in _operands(node):
                     axes |= {rank - constant.ndim + k for k, size in enumerate(constant.shape) if size != 1}
                 else:
                     raise _Refused
         if len(axes) > 1 or any(not 0 <= axis < (rank or 0) for axis in axes):
             raise _Refused
         return axes.pop() if axes else None
+
+
+def _operands(node: Node) -> Sequence[int]:
+    """The positions of a node's values and of constants in their place; its other inputs are parameters."""
+    if node.op_type in BINARY:
+        return range(len(node.inputs))
+    return (0, 3) if node.op_type in ("QLinearMul", "QLinearAdd") else (0,)
 
 
 def table_of(graph: Graph, node: Node, shapes: Sequence[tuple[int, ...]]) -> Array:

@@ -93,25 +93,62 @@ def plan_byte_table_mean(node: Node, builder: ProgramBuilder) -> None:
     if table.dtype != np.float32 or not np.isfinite(table).all() or (np.signbit(table) & (table == 0)).any():
         raise NotOnDeviceError("its input has values that are no numbers, or -0")
     axes, lanes = _order_of_mean(mean, builder, source.shape)
+    operands, output = _reduced(mean, builder, source, axes, np.float32)
+    operands.own("table_tensor", table)
+    desc = ByteTableMeanDesc(**operands.tensors, lane_count=lanes)
+    builder.dispatch(desc, operands.places, operands.owned)
+    builder.set(node.outputs[0], output)
+
+
+def plan_extreme(node: Node, builder: ProgramBuilder) -> None:
+    """ReduceMax and ReduceMin of 8 bits: a pool over planes. The least byte has the greatest complement."""
+    source = builder.value(node.inputs[0])
+    dtype = require_quantized(builder, node.inputs[0])
+    axes = _reduced_axes(node, builder, len(source.shape))
+    is_least = node.op_type == "ReduceMin"
+    if is_least:
+        source = _look_up(builder, [source], (~_VALUES).view(dtype), dtype)
+    operands, output = _reduced(node, builder, source, axes, dtype)
+    window = operands.tensors["input_tensor"].sizes[2:]
+    arrays: dict[str, Any] = {name: (0 if name.endswith("padding") else 1,) * len(window) for name in ARRAYS}
+    desc = MaxPooling2Desc(**operands.tensors, **arrays, window_size=window)
+    builder.dispatch(desc, operands.places, operands.owned)
+    builder.set(node.outputs[0], _look_up(builder, [output], (~_VALUES).view(dtype), dtype) if is_least else output)
+
+
+def _reduced(
+    node: Node, builder: ProgramBuilder, source: Value, axes: Sequence[int], dtype: Any
+) -> tuple[ConvolutionTensors, Value]:
+    """The tensors of a reduction: planes, whose elements are reduced to one; and the output."""
     kept_axes = [k for k in range(len(source.shape)) if k not in axes]
     kept, reduced = (_merged(source, each) for each in (kept_axes, axes))
     if len(kept) > 2 or len(reduced) > 3:
         source = builder.in_own_order(source)
         kept, reduced = (_merged(source, each) for each in (kept_axes, axes))
+    if len(kept) > 2 or len(reduced) > 3:
+        raise NotOnDeviceError(f"its axes {list(axes)} of {list(source.shape)} have too many others between them")
     planes = [(1, 0)] * (2 - len(kept)) + kept
     pixels = [(1, 0)] * (2 - len(reduced)) + reduced
     sizes, strides = zip(*planes, *pixels, strict=True)
-    keeps = mean.op_type == "GlobalAveragePool" or mean.attributes.get("keepdims", 1)
+    keeps = node.op_type == "GlobalAveragePool" or node.attributes.get("keepdims", 1)
     shape = tuple(1 if k in axes else size for k, size in enumerate(source.shape) if keeps or k not in axes)
-    output = builder.new(np.dtype(np.float32), shape)
+    output = builder.new(np.dtype(dtype), shape)
     operands = ConvolutionTensors(builder)
     operands.tensors["input_tensor"] = TensorDesc(DataType.from_numpy(source.dtype), sizes, strides)
-    operands.tensors["output_tensor"] = TensorDesc(DataType.FLOAT32, (*sizes[:2], *(1,) * len(pixels)))
+    operands.tensors["output_tensor"] = TensorDesc(DataType.from_numpy(output.dtype), (*sizes[:2], *(1,) * len(pixels)))
     operands.places |= {"input_tensor": source, "output_tensor": output}
-    operands.own("table_tensor", table)
-    desc = ByteTableMeanDesc(**operands.tensors, lane_count=lanes)
-    builder.dispatch(desc, operands.places, operands.owned)
-    builder.set(node.outputs[0], output)
+    return operands, output
+
+
+def _reduced_axes(node: Node, builder: ProgramBuilder, rank: int) -> list[int]:
+    """The dimensions that a node reduces; all of them if it names none."""
+    given = builder.integers(node.input(1)) if node.input(1) else list(node.attributes.get("axes", ()))
+    if not given and node.attributes.get("noop_with_empty_axes", 0):
+        raise NotOnDeviceError("it reduces no dimension")
+    axes = sorted({axis + rank if axis < 0 else axis for axis in given}) or list(range(rank))
+    if not all(0 <= axis < rank for axis in axes):
+        raise NotOnDeviceError(f"its axes {given} are no dimensions of a tensor of rank {rank}")
+    return axes
 
 
 def _order_of_mean(mean: Node, builder: ProgramBuilder, shape: Sequence[int]) -> tuple[list[int], int]:
@@ -121,12 +158,7 @@ def _order_of_mean(mean: Node, builder: ProgramBuilder, shape: Sequence[int]) ->
         if rank not in (3, 4, 5):
             raise NotOnDeviceError(f"its input has rank {rank}; on the device a pool takes 3 to 5")
         return list(range(2, rank)), 4
-    given = builder.integers(mean.input(1)) if mean.input(1) else list(mean.attributes.get("axes", ()))
-    if not given and mean.attributes.get("noop_with_empty_axes", 0):
-        raise NotOnDeviceError("it takes no mean")
-    axes = sorted({axis + rank if axis < 0 else axis for axis in given}) or list(range(rank))
-    if not all(0 <= axis < rank for axis in axes):
-        raise NotOnDeviceError(f"its axes {given} are no dimensions of a tensor of rank {rank}")
+    axes = _reduced_axes(mean, builder, rank)
     # Whether neighbouring dimensions are reduced, and their elements: ONNX Runtime chooses its loops by that.
     groups = [(reduces, [*group]) for reduces, group in groupby(range(rank), axes.__contains__)]
     if len(groups) > 2 and not groups[0][0] and math.prod(shape[k] for k in groups[0][1]) == 1:

@@ -54,10 +54,25 @@ MOVING: Mapping[str, slice] = {
     "Concat": slice(None),
     "Where": slice(1, 3),
     **dict.fromkeys(("DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape"), slice(1)),
+    **dict.fromkeys(("GlobalMaxPool", "ReduceMax", "ReduceMin"), slice(1)),
     **dict.fromkeys(("Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze"), slice(1)),
 }
+# Those that choose the greatest element or the least, which need not be the one of such a byte where there are NaN.
+CHOOSING = {"GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMin"}
 # The operators that take 8 bits only from a version on.
-SINCE = {"MaxPool": 12, "Pad": 11, "Resize": 10, "DepthToSpace": 13}
+SINCE = {
+    "MaxPool": 12,
+    "GlobalMaxPool": 12,
+    "ReduceMax": 12,
+    "ReduceMin": 12,
+    "Pad": 11,
+    "Resize": 10,
+    "DepthToSpace": 13,
+}
+
+# The version from which a ReduceMax has its axes as an input.
+AXES_ARE_AN_INPUT = 18
+LEAST_RANK_OF_A_POOL = 3
 
 
 def _data(node: Node) -> range:
@@ -85,8 +100,7 @@ def move_bytes(graph: Graph) -> None:
         first = next(source for source in sources if source is not None)
         element = graph.element_type(first.input(0))
         outputs = [graph.new_value("bytes", element, name) if name else "" for name in node.outputs]
-        proto = onnx.NodeProto()
-        proto.CopyFrom(node.proto)
+        proto = _of_bytes(node, graph)
         for k, source in zip(_data(node), sources, strict=True):
             given = source.input(0) if source is not None else _constant_bytes(node.input(k), first, producers, graph)
             proto.input[k] = given
@@ -125,12 +139,10 @@ def quantize_early(graph: Graph) -> None:
                 continue
             if graph.host_optimizes and not _is_between_conversions(mover, producers, graph):
                 continue
-            # The greatest element need not be the one of the greatest byte where there are NaN.
-            if mover.op_type == "MaxPool" and not numbers.is_number(mover.input(0)):
+            if mover.op_type in CHOOSING and not numbers.is_number(mover.input(0)):
                 continue
-            proto = onnx.NodeProto()
-            proto.CopyFrom(mover.proto)
-            made = []
+            proto = _of_bytes(mover, graph)
+            made: list[Node] = []
             for k in _data(mover):
                 source = mover.input(k)
                 if _floats(source, producers, graph) is not None:
@@ -138,6 +150,8 @@ def quantize_early(graph: Graph) -> None:
                     continue
                 each = onnx.NodeProto()
                 each.CopyFrom(quantizer.proto)
+                if made:
+                    each.name = ""  # ONNX Runtime refuses two nodes of one name
                 each.input[0], each.output[0] = source, graph.new_value("bytes", _element(quantizer, graph), source)
                 proto.input[k] = each.output[0]
                 made.append(graph.new_node(each))
@@ -152,6 +166,21 @@ def quantize_early(graph: Graph) -> None:
     graph.nodes = [nodes[index] for index in sorted(nodes, key=places.__getitem__)]
 
 
+def _of_bytes(node: Node, graph: Graph) -> onnx.NodeProto:
+    """A node that moves elements as one that moves bytes: a GlobalMaxPool of those is a ReduceMax."""
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    if node.op_type == "GlobalMaxPool":
+        axes = np.arange(2, graph.rank(node.input(0)) or 2)
+        proto.op_type = "ReduceMax"
+        if node.version < AXES_ARE_AN_INPUT:
+            proto.attribute.append(helper.make_attribute("axes", axes.tolist()))
+        else:
+            proto.input.append(graph.new_name("axes"))
+            graph.set_constant(proto.input[1], axes)
+    return proto
+
+
 def _element(node: Node, graph: Graph) -> int:
     return graph.element_type(node.outputs[0])
 
@@ -164,7 +193,9 @@ def _is_quantized_alone(
         return False
     if mover.domain or mover.op_type not in MOVING or len(mover.writes) != 1:
         return False
-    if mover.op_type == "MaxPool" and not _is_positive(quantizer, graph):
+    if mover.op_type == "GlobalMaxPool" and (graph.rank(mover.input(0)) or 0) < LEAST_RANK_OF_A_POOL:
+        return False
+    if mover.op_type in CHOOSING and not _is_positive(quantizer, graph):
         return False
     if mover.version < SINCE.get(mover.op_type, 1) or (mover.op_type == "Resize" and not _is_nearest(mover)):
         return False
@@ -217,6 +248,8 @@ def _moved_sources(node: Node, producers: Mapping[str, Node], graph: Graph) -> l
     if node.domain or node.op_type not in MOVING or not node.writes or node.version < SINCE.get(node.op_type, 1):
         return None
     if node.op_type == "MaxPool" and len(node.writes) > 1:
+        return None
+    if node.op_type == "GlobalMaxPool" and (graph.rank(node.input(0)) or 0) < LEAST_RANK_OF_A_POOL:
         return None
     if node.op_type == "Resize" and not _is_nearest(node):
         return None

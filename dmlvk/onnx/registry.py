@@ -85,6 +85,16 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         keeps_layout=True,
         ends_layout=True,
     ),
+    **dict.fromkeys(
+        (("", "ReduceMax"), ("", "ReduceMin")),
+        Entry(
+            neighbours.plan_extreme,
+            ("axes", "keepdims", "noop_with_empty_axes"),
+            neighbours.check_max_pool,
+            parameters=(1,),
+            ends_layout=True,
+        ),
+    ),
     ("", "MaxPool"): Entry(neighbours.plan_max_pool, POOL, neighbours.check_max_pool, keeps_layout=True),
     ("", "Where"): Entry(neighbours.plan_where, (), neighbours.check_where, data=1, keeps_layout=True),
     ("", "QuantizeLinear"): Entry(

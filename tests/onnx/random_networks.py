@@ -45,13 +45,13 @@ class RandomNetwork:
             [
                 *(self.mapped_float, self.paired_float, self.pooled_max, self.joined_float, self.by_channel),
                 *(self.averaged_float, self.resized, self.convolved_float, self.multiplied_float, self.padded_float),
-                *(self.padded, self.chosen_float),
+                *(self.padded, self.chosen_float, self.extreme, self.extreme_float),
             ]
             if quantizes_around_floats
             else [
                 *(self.mapped, self.paired, self.pooled_max, self.averaged, self.joined, self.resized),
                 *(self.convolved, self.multiplied, self.mean_of_floats, self.padded, self.padded_float),
-                *(self.pooled_function, self.chosen, self.chosen_float),
+                *(self.pooled_function, self.chosen, self.chosen_float, self.extreme, self.extreme_float),
             ]
         )
         for _ in range(int(g.integers(3, 9))):
@@ -197,6 +197,24 @@ class RandomNetwork:
                 self._quantized(made, padded, self.type_of(zero))
             else:
                 self.nodes.append(("QuantizeLinear", [made, scale, zero], [self.set(padded, scale, zero)], {}))
+
+    def extreme_float(self) -> None:
+        """The greatest or the least element along some dimensions, of dequantized bytes or of a function of them."""
+        name, shape, _, zero = self.pick()
+        g = self.generator
+        value, operator = self._dequantized(name), str(g.choice(["GlobalMaxPool", "ReduceMax", "ReduceMin"]))
+        if not self._around_floats and g.random() < 0.5:
+            value = self._float("Neg", [value])
+        axes = [2, 3] if operator == "GlobalMaxPool" else [k for k in range(4) if g.random() < 0.6] or [3]
+        value = self._float(operator, [value], {} if operator == "GlobalMaxPool" else {"axes": axes})
+        self._quantized(value, tuple(1 if k in axes else size for k, size in enumerate(shape)), self.type_of(zero))
+
+    def extreme(self) -> None:
+        name, shape, scale, zero = self.pick()
+        axes = [k for k in range(4) if self.generator.random() < 0.6] or [1]
+        reduced = tuple(1 if k in axes else size for k, size in enumerate(shape))
+        operator = str(self.generator.choice(["ReduceMax", "ReduceMin"]))
+        self.nodes.append((operator, [name], [self.set(reduced, scale, zero)], {"axes": axes}))
 
     def _condition(self, shape: tuple[int, ...]) -> str:
         """A constant that chooses among elements of a shape, or of a part of it."""

@@ -36,7 +36,7 @@ ON_HOST = {
 # Tests that an older release of onnx does not have.
 NEW_IN = {"test_onehot_with_bfloat16_values": (1, 23)}
 # Operators of which the device has a part: see tests/onnx/test_neighbours.py.
-NEIGHBOURS = {"DequantizeLinear", "MaxPool", "QuantizeLinear", "Resize", "Where"}
+NEIGHBOURS = {"DequantizeLinear", "MaxPool", "QuantizeLinear", "ReduceMax", "ReduceMin", "Resize", "Where"}
 PRODUCT = "second operand 'b' is not constant"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import dmlvk
 from dmlvk.onnx.placement import Row
-from tests.onnx.models import Array, elements, model_of, onnx_runtime, require_equal
+from tests.onnx.models import Array, elements, model_of, onnx_runtime, require_equal, session_with_onnx_runtime
 from tests.onnx.random_networks import both, differences, runs
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
@@ -69,6 +69,30 @@ def test_a_silu_is_one_table(device: dmlvk.Device) -> None:
     rows = placed(device, model, {"x": x})
     assert [row.where for row in rows] == ["device", "folded", "device"]
     assert rows[1].reason.startswith("into the table of")
+
+
+@pytest.mark.parametrize("operator", ["Mul", "QLinearMul", "QLinearAdd"])
+def test_a_number_that_adds_a_dimension(device: dmlvk.Device, operator: str) -> None:
+    """A table's output has its source's dimensions, so a constant of more of them is no parameter of one."""
+    x = elements(np.random.default_rng(16), np.float32, (3, 5))
+    nodes, constants = quantized(x)
+    constants |= {"number": np.full((1, 1, 1), 1.5, np.float32), "level": np.full((1, 1, 1), 9, np.int8)}
+    if operator == "Mul":
+        nodes += [("DequantizeLinear", ["v", "s", "z"], ["f"], {}), ("Mul", ["number", "f"], ["g"], {})]
+        nodes.append(("QuantizeLinear", ["g", "s", "z"], ["y"], {}))
+    else:
+        nodes.append((f"com.microsoft.{operator}", ["v", "s", "z", "level", "s", "z", "s", "z"], ["y"], {}))
+    placed(device, model_of(nodes, {"x": x}, {"y": np.int8}, constants), {"x": x})
+
+
+def test_a_sum_with_a_number_of_any_scale_is_a_table(device: dmlvk.Device) -> None:
+    """Such as the smallest number that a normalization adds before it divides."""
+    x = elements(np.random.default_rng(17), np.float32, (3, 5))
+    nodes, constants = quantized(x)
+    constants |= {"level": np.array(101, np.int8), "tiny": np.array(1e-12, np.float32)}
+    nodes.append(("com.microsoft.QLinearAdd", ["level", "tiny", "z", "v", "s", "z", "s", "z"], ["y"], {}))
+    rows = placed(device, model_of(nodes, {"x": x}, {"y": np.int8}, constants), {"x": x})
+    assert [row.where for row in rows] == ["device", "device"]
 
 
 def test_a_table_of_one_element_stays_on_the_host(device: dmlvk.Device) -> None:
@@ -250,6 +274,23 @@ def test_a_choice_between_bytes(device: dmlvk.Device, operator: str, second: str
         assert not [row for row in rows if row.where == "host"]
 
 
+def test_two_values_that_are_quantized_early_on_the_host(device: dmlvk.Device) -> None:
+    """Each has a conversion of its own, and ONNX Runtime refuses two nodes of one name."""
+    feeds = {name: elements(np.random.default_rng(18), np.int8, (2, 3)) for name in ("x", "w")}
+    constants: dict[str, Array] = {name: np.array(0.01 * k, np.float32) for k, name in enumerate("abc", 1)}
+    constants["z"] = np.array(5, np.int8)
+    nodes: list[Any] = [
+        ("DequantizeLinear", ["x", "a", "z"], ["f"], {}),
+        ("DequantizeLinear", ["w", "b", "z"], ["g"], {}),
+        ("Concat", ["f", "g"], ["both"], {"axis": 0}),
+        ("QuantizeLinear", ["both", "c", "z"], ["y"], {}),
+    ]
+    model = model_of(nodes, feeds, {"y": np.int8}, constants)
+    found, rows = session_with_onnx_runtime(device.name, model, feeds, placement="fastest")
+    require_equal(found, onnx_runtime(model, feeds))
+    assert "device" not in {where for _, _, where in rows}
+
+
 def test_a_table_whose_source_becomes_constant(device: dmlvk.Device) -> None:
     """A node on the host reads floats that the table's own nodes compute, and some of them follow from sizes alone."""
     x = elements(np.random.default_rng(15), np.float32, (2, 6, 5))
@@ -322,12 +363,12 @@ def test_a_table_hides_no_value_that_somebody_else_reads(device: dmlvk.Device, b
 
 @pytest.mark.parametrize("scale", [0.0, np.inf, np.nan, -0.5])
 def test_scales_without_a_meaning_stay_on_the_host(device: dmlvk.Device, scale: float) -> None:
-    x = elements(np.random.default_rng(3), np.int8, (2, 9))
+    feeds = {name: elements(np.random.default_rng(3), np.int8, (2, 9)) for name in ("x", "w")}
     constants: dict[str, Array] = {"s": np.array(scale, np.float32), "z": np.array(3, np.int8)}
     constants["t"] = np.array(0.5, np.float32)
-    nodes: list[Any] = [("com.microsoft.QLinearAdd", ["x", "s", "z", "x", "t", "z", "t", "z"], ["y"], {})]
-    model = model_of(nodes, {"x": x}, {"y": np.int8}, constants)
-    (row,) = placed(device, model, {"x": x})
+    nodes: list[Any] = [("com.microsoft.QLinearAdd", ["x", "s", "z", "w", "t", "z", "t", "z"], ["y"], {})]
+    model = model_of(nodes, feeds, {"y": np.int8}, constants)
+    (row,) = placed(device, model, feeds)
     assert row.where == "host"
     assert "is not a positive number" in row.reason
 
