@@ -126,15 +126,16 @@ class RandomNetwork:
         wide = tuple(np.broadcast_shapes(shape, its_shape))
         self.nodes.append((MICROSOFT + operator, [*operands[0], *operands[1], *out], [self.set(wide, *out)], {}))
 
-    def _window(self, shape: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]] | None:
+    def _window(self, shape: tuple[int, ...], most_dilation: int = 1) -> tuple[dict[str, Any], tuple[int, ...]] | None:
         g = self.generator
         window = [int(g.integers(1, 4)) for _ in shape[2:]]
+        dilations = [int(g.integers(1, most_dilation + 1)) for _ in window]
         pads = [int(g.integers(0, size)) for size in window] + [int(g.integers(0, size)) for size in window]
         strides = [int(g.integers(1, 3)) for _ in window]
         ceil = int(g.integers(2))
         spatial = []
         for k, size in enumerate(shape[2:]):
-            padded = size + pads[k] + pads[k + 2] - window[k]
+            padded = size + pads[k] + pads[k + 2] - (window[k] - 1) * dilations[k] - 1
             if padded < 0:
                 return None
             count = (-(-padded // strides[k]) if ceil else padded // strides[k]) + 1
@@ -142,11 +143,12 @@ class RandomNetwork:
                 count -= 1
             spatial.append(count)
         attributes = {"kernel_shape": window, "pads": pads, "strides": strides, "ceil_mode": ceil}
+        attributes |= {"dilations": dilations} if most_dilation > 1 else {}
         return attributes, (*shape[:2], *spatial)
 
     def pooled_max(self) -> None:
         name, shape, scale, zero = self.pick()
-        found = self._window(shape)
+        found = self._window(shape, most_dilation=3)
         if found is not None:
             attributes, pooled = found
             self.nodes.append(("MaxPool", [name], [self.set(pooled, scale, zero)], attributes))

@@ -361,16 +361,39 @@ def test_a_table_hides_no_value_that_somebody_else_reads(device: dmlvk.Device, b
     placed(device, model_of(nodes, {"x": x}, outputs, constants), {"x": x}, optimize=True)
 
 
-@pytest.mark.parametrize("scale", [0.0, np.inf, np.nan, -0.5])
-def test_scales_without_a_meaning_stay_on_the_host(device: dmlvk.Device, scale: float) -> None:
-    feeds = {name: elements(np.random.default_rng(3), np.int8, (2, 9)) for name in ("x", "w")}
+# Nodes of inputs "x" and "w", whose first scale "s" has no meaning, or leads to products beyond what is exact.
+SCALED = {
+    "QLinearAdd": ["x", "s", "z", "w", "t", "z", "t", "z"],
+    "QLinearConcat": ["t", "z", "x", "s", "z", "w", "t", "z"],
+    "QLinearWhere": ["c", "x", "s", "z", "w", "t", "z", "t", "z"],
+    "QLinearAveragePool": ["x", "s", "z", "t", "z"],
+}
+
+
+@pytest.mark.parametrize("scale", [0.0, np.inf, np.nan, -0.5, 3e38])
+@pytest.mark.parametrize("operator", SCALED)
+def test_scales_without_a_meaning_stay_on_the_host(device: dmlvk.Device, operator: str, scale: float) -> None:
+    rng = np.random.default_rng(3)
+    inputs = [name for name in SCALED[operator] if name in "xw"]
+    feeds = {name: elements(rng, np.int8, (1, 2, 3, 9)) for name in inputs}
     constants: dict[str, Array] = {"s": np.array(scale, np.float32), "z": np.array(3, np.int8)}
-    constants["t"] = np.array(0.5, np.float32)
-    nodes: list[Any] = [("com.microsoft.QLinearAdd", ["x", "s", "z", "w", "t", "z", "t", "z"], ["y"], {})]
+    constants |= {"t": np.array(0.5, np.float32), "c": elements(rng, np.bool_, (3, 9))}
+    attributes = {"QLinearConcat": {"axis": 1}, "QLinearAveragePool": {"kernel_shape": [2, 2]}}.get(operator, {})
+    nodes: list[Any] = [(f"com.microsoft.{operator}", SCALED[operator], ["y"], attributes)]
     model = model_of(nodes, feeds, {"y": np.int8}, constants)
     (row,) = placed(device, model, feeds)
     assert row.where == "host"
-    assert "is not a positive number" in row.reason
+    assert ("is far from the output's" if scale == 3e38 else "is not a positive number") in row.reason
+
+
+@pytest.mark.parametrize("attributes", [{"kernel_shape": [5, 2]}, {"kernel_shape": [3, 3], "dilations": [2, 1]}])
+def test_a_window_larger_than_its_padded_input(device: dmlvk.Device, attributes: dict[str, Any]) -> None:
+    """ONNX Runtime gives an output without elements."""
+    x = elements(np.random.default_rng(4), np.int8, (1, 2, 3, 9))
+    model = model_of([("MaxPool", ["x"], ["y"], {**attributes, "pads": [1, 0, 0, 0]})], {"x": x}, {"y": np.int8})
+    (row,) = placed(device, model, {"x": x})
+    assert row.where == "host"
+    assert "smaller than" in row.reason
 
 
 def test_zero_points_that_only_a_run_knows(device: dmlvk.Device) -> None:
