@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from dmlvk.onnx.depths import depths
 from dmlvk.onnx.program import Program
 
 # Enough for every device's alignment of buffer offsets.
@@ -31,7 +32,7 @@ class StorageOffsets:
 
 
 def storage_offsets(program: Program, kept: set[int], elsewhere: Collection[int] = ()) -> StorageOffsets:
-    """Place the storages of a program. Two share memory only if no dispatch needs both.
+    """Place the storages of a program. Two share memory only if a barrier lies between their dispatches.
 
     Parameters
     ----------
@@ -42,11 +43,11 @@ def storage_offsets(program: Program, kept: set[int], elsewhere: Collection[int]
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    for number, operation in enumerate(program.operations):
+    for depth, operation in zip(depths(program.operations), program.operations, strict=True):
         for storage, _ in operation.places.values():
             if storage not in elsewhere:
-                first.setdefault(storage, number)
-                last[storage] = number
+                first[storage] = min(first.get(storage, depth), depth)
+                last[storage] = max(last.get(storage, depth), depth)
     given = {value.storage for value in program.inputs.values()} | program.constants.keys()
     end = len(program.operations)
     for storage in first:

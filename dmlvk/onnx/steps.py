@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.onnx.convolution import require_exact_scales
+from dmlvk.onnx.depths import by_depth
 from dmlvk.onnx.errors import ModelError, NotOnDeviceError, RefusedError
 from dmlvk.onnx.execution import Execution, Held
 from dmlvk.onnx.fusion import fused
@@ -222,7 +223,8 @@ class DeviceStep(Step):
                 raise RefusedError(node.index, str(error)) from error
         program = builder.finish(self.outputs)
         kept = {program.outputs[name].storage for name in self.outputs}
-        program.operations = fused(program.operations, kept)
+        # In order of depth the later of two branches is the longer one, which then takes the sum.
+        program.operations = by_depth(fused(by_depth(program.operations), kept))
         return program
 
 
