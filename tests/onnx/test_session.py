@@ -213,6 +213,42 @@ def test_the_host_names_the_node_that_it_refuses(device: dmlvk.Device) -> None:
         session.run(None, {"x": x})
 
 
+@pytest.mark.parametrize("runs_at_once", [1, 2])
+def test_a_run_after_one_that_the_host_ends_in_the_middle_is_right(device: dmlvk.Device, runs_at_once: int) -> None:
+    """The host raises between two parts of the device, for some elements alone, in both runs that share the device."""
+    random = np.random.default_rng(11)
+    first = convolution_parameters(random, (4, 3, 3, 3))
+    second = convolution_parameters(random, (5, 4, 1, 1))
+    operator, (data, *read), written, attributes = convolution(second, "g")
+    nodes: list[Node] = [
+        convolution(first, y="c"),
+        ("Gather", ["c", "places"], ["g"], {"axis": 3}),
+        (operator, [data, *(f"{name}_2" for name in read)], written, attributes),
+    ]
+    inputs = [elements(random, np.uint8, (1, 3, 8, 7 + k)) for k in range(2)]
+    places = [random.integers(0, 5, 6 + k) for k in range(2)]
+    given = {
+        "x": helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 3, 8, "w"]),
+        "places": helper.make_tensor_value_info("places", onnx.TensorProto.INT64, ["n"]),
+    }
+    outputs = {"y": np.uint8, "c": np.uint8}
+    constants = first | {f"{name}_2": array for name, array in second.items()}
+    session = InferenceSession(model_of(nodes, given, outputs, constants), device, runs_at_once=runs_at_once)
+    feeds = [{"x": x, "places": each} for x, each in zip(inputs, places, strict=True)]
+    expected = [[np.array(array) for array in session.run(None, each)] for each in feeds]
+    assert [row.where for row in session.placement] == ["device", "host", "device"]
+    if runs_at_once == 2:
+        session._parts[0].turns.users.add(0)  # as if another thread's run were there
+    for x, each, right in zip(inputs, places, expected, strict=True):
+        wrong = np.where(each == each.max(), 100, each)
+        for _ in range(2):
+            with pytest.raises(ModelError, match=r"cannot run the node 'node_1' \(Gather\)"):
+                session.run(None, {"x": x[:, ::-1], "places": wrong})
+        for _ in range(2):
+            require_equal(session.run(None, {"x": x, "places": each}), right)
+    assert [part.turns.users for part in session._parts] == ([{0}, set()] if runs_at_once == 2 else [set()])
+
+
 def test_results_are_the_callers_own(device: dmlvk.Device) -> None:
     """A view of an input, a constant, and values of the device: changing them changes nothing else."""
     x = elements(np.random.default_rng(2), np.float32, (2, 3))
