@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import mul
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile, DeviceType
 from dmlvk.planning.grid import folded, workgroup_size
@@ -223,10 +223,10 @@ def outermost(box: Box) -> int | None:
     return next((k for k, (low, high) in enumerate(box) if high - low > 1), None)
 
 
-def halves(box: Box, dimension: int) -> Iterator[Box]:
-    """A box cut in two along a dimension."""
+def halves(box: Box, dimension: int, unit: int = 1) -> Iterator[Box]:
+    """A box cut in two along a dimension, at a multiple of a unit from its start."""
     low, high = box[dimension]
-    middle = (low + high) // 2
+    middle = low + -(-(high - low) // unit) // 2 * unit
     for part in ((low, middle), (middle, high)):
         yield (*box[:dimension], part, *box[dimension + 1 :])
 
@@ -243,14 +243,77 @@ def pieces(whole: AnyPiece, parts_of: Callable[[AnyPiece], Iterable[AnyPiece] | 
             pending.extend(reversed([*parts]))
 
 
-def boxes(whole: Box, cut: Callable[[Box], int | None]) -> Iterator[Box]:
-    """Boxes that need no cut: a box is halved along the dimension that `cut` names, until `cut` names none."""
+def boxes(whole: Box, cut: Callable[[Box], int | None], units: Sequence[int] | None = None) -> Iterator[Box]:
+    """Boxes that need no cut: a box is halved along the dimension that `cut` names, until `cut` names none.
+
+    With `units`, boxes begin at multiples of these along each dimension.
+    """
 
     def parts_of(box: Box) -> Iterator[Box] | None:
         dimension = cut(box)
-        return None if dimension is None else halves(box, dimension)
+        return None if dimension is None else halves(box, dimension, 1 if units is None else units[dimension])
 
     return pieces(whole, parts_of)
+
+
+class Excess(NamedTuple):
+    """Why one dispatch cannot make a box of outputs from a box of taps.
+
+    of_outputs, of_taps: how much each dimension contributes. If none does, the outermost one is to be cut.
+    by_outputs: whether cutting the outputs alone is enough, and not too much work.
+    """
+
+    of_outputs: Sequence[int]
+    of_taps: Sequence[int]
+    by_outputs: bool = True
+
+
+def output_boxes(
+    outputs: Box, taps: Box, excess: Callable[[Box, Box], Excess | None], most_outputs: int
+) -> tuple[list[Box], list[tuple[Box, list[Box]]]]:
+    """Boxes of outputs that one dispatch each can make from all taps, and the others with the boxes of their taps.
+
+    excess: what is too much about some outputs and some taps; None if a dispatch can take them. One tap of one output
+        is never too much.
+    most_outputs: the most outputs of a box whose taps are cut: of those, there are intermediate results in memory.
+    """
+    parts: dict[Box, list[Box]] = {}
+
+    def boxes_of_taps(box: Box) -> list[Box] | None:
+        """Boxes of taps that one dispatch each can take; None if a single tap of these outputs is too much."""
+
+        def cut(part: Box) -> int | None:
+            found = excess(box, part)
+            return None if found is None else farthest(found.of_taps, sizes_of(part))
+
+        found: list[Box] = []
+        for part in boxes(taps, cut):
+            if excess(box, part) is not None:
+                return None
+            found.append(part)
+        return found
+
+    def cut(box: Box) -> int | None:
+        found = excess(box, taps)
+        if found is None:
+            return None
+        dimension, count = farthest(found.of_outputs, sizes_of(box)), math.prod(sizes_of(box))
+        if dimension is None or (not found.by_outputs and count <= most_outputs):
+            of_taps = boxes_of_taps(box)
+            if of_taps is not None:
+                parts[box] = of_taps
+                return None
+        assert dimension is not None, "one tap of one output is never too much"
+        return dimension
+
+    whole = [box for box in boxes(outputs, cut) if box not in parts]
+    return whole, list(parts.items())
+
+
+def farthest(contributions: Sequence[int], sizes: Sequence[int]) -> int | None:
+    """The dimension along which a box of some sizes is to be cut; None for a single element."""
+    found = largest([far if size > 1 else 0 for far, size in zip(contributions, sizes, strict=True)])
+    return next((k for k, size in enumerate(sizes) if size > 1), None) if found is None else found
 
 
 def largest(contributions: Sequence[int]) -> int | None:

@@ -13,3 +13,16 @@ def quick_division(divisor: int) -> tuple[int, int]:
     """
     shift = max((divisor - 1).bit_length() - 1, 0)
     return ((1 << shift + 32) // divisor + 1) & 0xFFFFFFFF, shift
+
+
+def reciprocals(*divisors: int) -> tuple[list[int], int]:
+    """A number for each divisor, and a word with a shift of five bits for each, the first one's lowest.
+
+    2 * n * number >> 32 + shift is n // divisor for all n below 2**31.
+    """
+    numbers, shifts = [], 0
+    for place, divisor in enumerate(divisors):
+        number, shift = (1 << 31, -1) if divisor == 1 else quick_division(divisor)
+        numbers.append(number)
+        shifts |= shift + 1 << 5 * place
+    return numbers, shifts

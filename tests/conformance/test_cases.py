@@ -67,6 +67,7 @@ RULES = {
     "a sum of quantized tensors that broadcast": ("element_wise_quantized_linear_add:broadcast",),
     "a sum in the last step of a convolution": ("quantized_linear_convolution_add:last_step",),
     "a convolution and a sum, in every layout": ("quantized_linear_convolution_add:form",),
+    "a sum after a kernel of convolutions that has none": ("quantized_linear_convolution_add:apart",),
     "quantizing, where the result changes": ("element_wise_quantize_linear:thresholds",),
     "dequantizing, scales of every exponent": ("element_wise_dequantize_linear:exponents",),
     "scales and zero points of channels and of elements": (

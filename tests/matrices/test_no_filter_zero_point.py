@@ -13,7 +13,7 @@ import dmlvk
 from dmlvk import TensorFlags
 from dmlvk.planning import device_traits
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.quantized_linear_convolution import tiled_dispatch
+from dmlvk.planning.quantized_linear_convolution import tiled_product
 from dmlvk.planning.quantized_linear_convolution.tiles import KERNEL
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized
 
@@ -42,7 +42,7 @@ def test_no_filter_zero_point(device: dmlvk.Device, taps: int, is_owned: bool, m
     assert own.kernel == KERNEL, "needs the lavapipe of Mesa 26: make test-matrices fetches it"
     known = dict(zip(kernel_interface(own.kernel).specialization_constants, own.specialization, strict=True))
     sums = known["SUBGROUP_PIXELS"] * known["SUBGROUP_CHANNELS"] // known["LANES"]
-    monkeypatch.setattr(tiled_dispatch, "SUMS_OF_SMALL_TILES", sums)
+    monkeypatch.setattr(tiled_product, "SUMS_OF_SMALL_TILES", sums)
     product = device.plan(desc, "matrix").dispatches[-1]
     names = kernel_interface(product.kernel).specialization_constants
     assert product.specialization[names.index("FILTER_ZERO_POINT")] == 1

@@ -20,13 +20,16 @@ from dmlvk.tensor_desc import TensorDesc, TensorFlags
 # What no rule of a field says, beside the convolution's own rules.
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {"addend_sizes": {"addend_tensor.sizes": [2, 3, 1, 1]}}
 
-# Images, input channels, height, width, output channels, and the filter's height and width.
-SHAPES: Mapping[str, tuple[int, int, int, int, int, int]] = {
-    "whole": (1, 64, 16, 16, 64, 1),
-    "odd": (2, 19, 9, 5, 37, 3),
-    "seven": (2, 32, 7, 7, 48, 3),
-    "wide": (1, 32, 12, 12, 160, 1),
+# Images, input channels, height, width, output channels, the filter's height and width, and groups.
+Shape = tuple[int, int, int, int, int, int, int]
+SHAPES: Mapping[str, Shape] = {
+    "whole": (1, 64, 16, 16, 64, 1, 1),
+    "odd": (2, 19, 9, 5, 37, 3, 1),
+    "seven": (2, 32, 7, 7, 48, 3, 1),
+    "wide": (1, 32, 12, 12, 160, 1, 1),
 }
+# What the paths take whose kernels have no last step with a sum.
+SHAPES_APART: Mapping[str, Shape] = {"depthwise": (2, 24, 9, 5, 24, 3, 24), "halo": (2, 32, 7, 7, 48, 3, 1)}
 # Factors of the scales of the convolution's output, the addend and the sum. Where a scale is infinite, or a sum beyond
 # 2^31, no sum in floats is right, and the table gives all of them.
 SCALES: Mapping[str, tuple[float, float, float]] = {
@@ -41,9 +44,9 @@ PATHS = (PLANNERS_CHOICE, "matrix", "split_k", "vectors")
 
 def last_step(numbers: np.random.Generator, p: Parameters) -> Workload:
     """An addend that lies as the output does, in every order, so that a kernel may add in its last step."""
-    images, channels, height, width, filters, taps = p.shape
+    images, channels, height, width, filters, taps, groups = p.shape
     sizes = {"input_tensor": (images, channels, height, width), "output_tensor": (images, filters, height, width)}
-    sizes |= {"addend_tensor": sizes["output_tensor"], "filter_tensor": (filters, channels, taps, taps)}
+    sizes |= {"addend_tensor": sizes["output_tensor"], "filter_tensor": (filters, channels // groups, taps, taps)}
     tensors = {name: TensorDesc(p.type, extents, _strides(extents, p.layout)) for name, extents in sizes.items()}
     flags = TensorFlags.OWNED_BY_DML if p.parameters == "owned" else TensorFlags.NONE
     tensors["filter_tensor"] = TensorDesc(DataType.INT8, sizes["filter_tensor"], flags=flags)
@@ -57,7 +60,7 @@ def last_step(numbers: np.random.Generator, p: Parameters) -> Workload:
     add("bias_tensor", DataType.INT32, numbers.integers(-900, 900, each))
     add("input_scale_tensor", DataType.FLOAT32, np.full(one, 0.02))
     add("filter_scale_tensor", DataType.FLOAT32, numbers.uniform(0.005, 0.015, each))
-    between = 0.013 * float(np.sqrt(channels * taps * taps))
+    between = 0.013 * float(np.sqrt(channels // groups * taps * taps))
     for name, factor in zip(("output", "addend", "sum"), p.scales, strict=True):
         add(f"{name}_scale_tensor", DataType.FLOAT32, np.full(one, between * factor))
     if p.zero_points is not None:
@@ -70,10 +73,15 @@ def last_step(numbers: np.random.Generator, p: Parameters) -> Workload:
         dilations=(1, 1),
         start_padding=(taps // 2,) * 2,
         end_padding=(taps // 2,) * 2,
-        group_count=1,
+        group_count=groups,
         addend_comes_first=p.order == "addend_first",
     )
     return Workload(desc, inputs, device_type=p.device, limits=LIMITS["own"])
+
+
+def apart(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Paths whose kernels have no last step with a sum: a second kernel adds to the convolution's output in scratch."""
+    return last_step(numbers, p)
 
 
 def _strides(sizes: Sequence[int], layout: str) -> tuple[int, ...] | None:
@@ -96,5 +104,18 @@ GROUPS = (
         parameters=("owned", "bound"),
         path=PATHS,
         device=DEVICES,
+    ),
+    group(
+        "quantized_linear_convolution_add:apart",
+        apart,
+        keep=lambda labels: labels["shape"] == labels["path"],
+        shape=SHAPES_APART,
+        type={"uint8": DataType.UINT8},
+        layout=("nhwc", "nchw"),
+        order=("addend_first", "addend_second"),
+        scales={"ordinary": SCALES["ordinary"]},
+        zero_points={"odd": ZERO_POINTS["odd"]},
+        parameters=("owned", "bound"),
+        path=tuple(SHAPES_APART),
     ),
 )

@@ -19,12 +19,12 @@ from dmlvk.planning.builder import (
     SLOWEST_ELEMENTS_PER_SECOND,
     Box,
     DispatchBuilder,
+    Excess,
     PlanBuilder,
     Range,
     View,
     by_dimension,
-    halves,
-    largest,
+    output_boxes,
     reach,
 )
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
@@ -170,28 +170,17 @@ class Windows:
 
         Boxes of outputs with equal numbers of parts, or not, have no output in common.
         """
-        pending = [self.everything.box]
-        whole: list[WindowsPart] = []
-        pieces: list[list[WindowsPart]] = []
-        while pending:
-            box = pending.pop()
-            part = self.part(box, self.all_taps)
-            contributions = self._excess(part)
-            if contributions is None:
-                whole.append(part)
-                continue
-            if not self._helps(part) and part.count <= self.most_outputs and (parts := self._cut_taps(box)) is not None:
-                pieces.append(parts)
-                continue
-            cut = largest(contributions)
-            if cut is None:
-                cut = next(k for k, (low, high) in enumerate(box) if high - low > 1)
-            pending.extend(halves(box, cut))
-        return whole, pieces
+        whole, pieces = output_boxes(
+            self.everything.box, self.all_taps, lambda box, taps: self._excess(self.part(box, taps)), self.most_outputs
+        )
+        parts = [[self.part(box, taps) for taps in of_box] for box, of_box in pieces]
+        # All that is left of taps on padding alone: one part makes the output of them.
+        inside = [[part for part in of_box if part.seen is not None] or of_box[:1] for of_box in parts]
+        return [self.part(box, self.all_taps) for box in whole], inside
 
     def _helps(self, part: WindowsPart) -> bool:
         """Whether cutting the outputs alone is enough for a part that is too much, and not too much work."""
-        if part.count == 1 or self._is_too_deep(part):
+        if self._is_too_deep(part):
             return False
         first, end = self.input_bounds(part)
         if end - first <= self.builder.window_limit:  # it lies in two segments, or takes too long
@@ -200,26 +189,12 @@ class Windows:
         first, end = self.input_bounds(self.part(tuple((low, low + 1) for low, _ in part.box), self.all_taps))
         return end - first <= self.builder.window_limit // 2
 
-    def _cut_taps(self, box: Box) -> list[WindowsPart] | None:
-        """A box of outputs in parts of few enough taps; None if a single tap is too much for these outputs."""
-        pending = [self.all_taps]
-        parts: list[WindowsPart] = []
-        while pending:
-            taps = pending.pop()
-            part = self.part(box, taps)
-            if part.seen is None and (parts or pending):
-                continue
-            if self._excess(part) is None:
-                parts.append(part)
-                continue
-            # The first dimension of several taps: so the parts are in the order of the taps.
-            cut = next((k for k, (low, high) in enumerate(part.taps) if high - low > 1), None)
-            if cut is None:
-                return None
-            pending.extend(reversed(list(halves(part.taps, cut))))
-        return parts
+    def _excess(self, part: WindowsPart) -> Excess | None:
+        contributions = self._contributions(part)
+        # The outermost taps are cut first: so the parts are in the order of the taps.
+        return None if contributions is None else Excess(contributions, [0] * len(SPATIAL), self._helps(part))
 
-    def _excess(self, part: WindowsPart) -> list[int] | None:
+    def _contributions(self, part: WindowsPart) -> list[int] | None:
         """How much each dimension of the outputs contributes to a part that is too much; None if it is not.
 
         All are 0 if it is not a matter of the outputs.
@@ -241,10 +216,7 @@ class Windows:
             return [0, 0, *(extents[2 + k] * geometry.strides[k] for k in range(len(SPATIAL)))]
         if self._is_too_deep(part):
             return [0] * len(DIMENSIONS)
-        if self.seconds(part) > DISPATCH_SECONDS:
-            outermost = next((k for k, extent in enumerate(extents) if extent > 0), None)
-            return [int(k == outermost) for k in range(len(DIMENSIONS))]
-        return None
+        return [0] * len(DIMENSIONS) if self.seconds(part) > DISPATCH_SECONDS else None
 
     def _is_too_deep(self, part: WindowsPart) -> bool:
         """Whether an invocation's nested loops, for the elements of a word, exceed the driver's limit of iterations."""

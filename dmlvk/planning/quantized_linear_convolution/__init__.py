@@ -2,7 +2,8 @@
 
 There are up to ten tensors, and some devices have only four storage buffers a stage. So most paths prepare operands
 (`operands`, `stages`): a table of parameters for each output channel, the packed filter and the packed input. What is
-OWNED_BY_DML is prepared once. All paths give the same bits. In the order of the registry:
+OWNED_BY_DML is prepared once. `product` has what all products of packed operands share, `tiled_product` and `tiles`
+those by vectors of K. All paths give the same bits. In the order of the registry:
 
 depthwise
     Words straight from the tensors, where each output channel sees one input channel. On every device.
@@ -28,11 +29,12 @@ general
 
 **The choice.** Each path that the device has, and that can take the convolution, makes an offer (`Offer.of`): its tile
 is the first of those that it prefers (`TiledPath.preferred`) and its kernel can have there (`TileRules`), for each way
-to join groups. `estimate` says what each would take:
-the work over the rate of its unit, the bytes over the copy rate, waits and dispatches, by the rates of `device_rates`
-(the device's own after `dmlvk tune --rates`, or else those of its class). The least is taken; the same estimate cuts
-dispatches so that no watchdog strikes. `close_paths` names what is within a factor of the least:
-`Device.compile_all(tune=True)` measures that, and remembers the fastest.
+to join groups. How many tiles are few, or many, it counts for each processor. `estimate` says what each offer would
+take: the work over the rate of its unit, the bytes over the copy rate, waits and dispatches, by the rates of
+`device_rates` (the device's own after `dmlvk tune --rates`, or else those of its class). The least is taken; the same
+estimate cuts dispatches so that no watchdog strikes: `builder.boxes` halves what takes too long, or what no window
+shows. `close_paths` names what is within a factor of the least: `Device.compile_all(tune=True)` measures that, and
+remembers the fastest.
 
 A path is forced by its name; a tile ("matrix:128x128x64:64x32") or the number of workgroups that share the K of a tile
 ("split_k/4") may follow. Narrow groups are joined on the paths that pack the filter: see `product_geometry`.

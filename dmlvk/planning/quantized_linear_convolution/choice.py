@@ -27,9 +27,9 @@ from dmlvk.planning.quantized_linear_convolution.path import (
     Problem,
 )
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
+from dmlvk.planning.quantized_linear_convolution.tiled_product import TiledPath
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 
-# Of paths with the same estimate, the first is taken.
 PATHS: tuple[ConvolutionPath[Any], ...] = (
     DepthwisePath(),
     HaloPath(),
@@ -44,7 +44,7 @@ PATHS: tuple[ConvolutionPath[Any], ...] = (
 PATH_NAMES = tuple(path.name for path in PATHS)
 QUESTIONS = {path.name: path.questions for path in PATHS if path.questions}
 # The paths whose tiles have names. `dmlvk tune` tries the tiles by their names.
-PATHS_WITH_TILES = tuple(path.name for path in PATHS if path.has_named_tiles)
+PATHS_WITH_TILES = tuple(path.name for path in PATHS if isinstance(path, TiledPath))
 
 
 WRONG_ANSWER = Obstacle("answer to a known question", "wrong", "right")
@@ -62,43 +62,19 @@ def plan_quantized_linear_convolution(
 ) -> Plan:
     """Plan a QUANTIZED_LINEAR_CONVOLUTION.
 
-    Parameters
-    ----------
-    desc : QuantizedLinearConvolutionDesc
-    profile : DeviceProfile
-    path : str, optional
-        The name of one of the `PATHS`; None chooses. If the path's tiles have names, a colon and the name of a tile may
-        follow: "matrix:128x128x64:64x32". If the path cuts K, a slash and the number of parts may follow: "split_k/4".
-    offsets : mapping of str to int, optional
-        Bytes from the start of its memory to a tensor's own start, by field.
+    path: the name of one of the `PATHS`; None chooses. If the path's tiles have names, a colon and the name of a tile
+        may follow: "matrix:128x128x64:64x32". If the path cuts K, a slash and the number of parts may: "split_k/4".
+    offsets: bytes from the start of its memory to a tensor's own start, by field.
 
-    Raises
-    ------
-    PathError
-        When the path does not exist at all, on this device, or for a convolution of this size.
+    Raises PathError: when the path does not exist at all, on this device, or for a convolution of this size.
     """
     problem = Problem(desc, profile, offsets)
     if path is not None:
         return _forced(problem, path)
-    best: Offer[Any] | None = None
-    for each in PATHS:
-        if _obstacle_on(each, profile) is None:
-            offer = Offer.of(each, problem)
-            if offer is not None and (best is None or offer.seconds < best.seconds):
-                best = offer
-    assert best is not None, "one path takes every convolution"
-    try:
-        return best.plan(problem)
-    except ObstacleError:
-        return _next_best(problem, best)
-
-
-def _next_best(problem: Problem, best: Offer[Any]) -> Plan:
-    """The plan of the cheapest path but the best one, whose construction met an obstacle."""
+    # Of paths with the same estimate, the first is taken.
     for offer in sorted(offers(problem), key=attrgetter("seconds")):
-        if offer.path is not best.path:
-            with suppress(ObstacleError):
-                return offer.plan(problem)
+        with suppress(ObstacleError):
+            return offer.plan(problem)
     raise AssertionError("one path takes every convolution")
 
 
@@ -118,6 +94,8 @@ def close_paths(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile) ->
             continue
         path, seen = offer.path, [offer.tile]
         estimates[path.name] = offer.seconds
+        if not isinstance(path, TiledPath):
+            continue
         for name in path.tile_names(problem):
             with suppress(PathError, ObstacleError):
                 tile = path.named_tile(problem, offer.tile, name)
@@ -146,15 +124,18 @@ def _forced(problem: Problem, text: str) -> Plan:
         raise PathError(f"{OPERATOR} has no kernel path {shown(text)}: after a slash, the parts of K are 1 to 9999")
     paths = {path.name: path for path in PATHS if _obstacle_on(path, problem.profile) is None}
     path = paths.get(name)
-    if path is None or (tile_name and not path.has_named_tiles):
+    tiled = path if isinstance(path, TiledPath) else None
+    if path is None or (tile_name and tiled is None):
         names = ", ".join(repr(name) for name in paths)
         raise PathError(f"{OPERATOR} has no kernel path {shown(text)} on {problem.profile.name}; it has {names}")
     offer, obstacle = Offer.of(path, problem), path.obstacle_to(problem)
     if offer is not None:
         try:
-            tile = path.named_tile(problem, offer.tile, tile_name) if tile_name else offer.tile
+            tile = tiled.named_tile(problem, offer.tile, tile_name) if tiled and tile_name else offer.tile
             if slash:
-                tile = path.with_parts(tile, int(parts))
+                if tiled is None or not tiled.cuts_k:
+                    raise PathError(f"{OPERATOR}: path {name!r} does not cut K, so it has no {parts} parts")
+                tile = tiled.with_parts(tile, int(parts))
             made = Offer(path, tile, path.seconds(problem, tile)).plan(problem)
             return replace(made, path=text) if tile_name or slash else made
         except ObstacleError as error:

@@ -5,6 +5,7 @@ neighbours, channels or columns.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
@@ -19,11 +20,12 @@ from dmlvk.planning.builder import (
     boxes,
     by_dimension,
     dense,
-    largest,
+    farthest,
     reach,
     sizes_of,
 )
 from dmlvk.planning.device_rates import rates_of
+from dmlvk.planning.division import reciprocals
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
@@ -38,7 +40,6 @@ from dmlvk.planning.quantized_linear_convolution.operands import (
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, ObstacleError, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
-from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import reciprocal_of
 from dmlvk.tensor_desc import TensorFlags
 
 KERNEL = "quantized_linear_convolution/depthwise"
@@ -49,9 +50,10 @@ IMAGE, CHANNEL, ROW, COLUMN = range(4)
 # The loops of a tile are unrolled. These limits bound its code and its registers.
 LARGEST_TAP_COUNT, LARGEST_REACH, LARGEST_STRIDE = 49, 16, 4
 
-# The estimate: multiply-adds of the kernel in the time of one of the direct kernel's; the last step of an output in
-# taps; loads that an invocation waits for at each tap; and the first figure on lavapipe and on other CPU drivers.
-TAPS_AT_A_TIME, LAST_STEP_TAPS, WAITS_OF_TAP = 10.0, 10.0, 0.15
+# Operations of a tap: a multiply-add is two, and as many take its bytes out of words. An invocation waits once for the
+# words of four taps in two rows.
+OPERATIONS_OF_TAP, TAPS_OF_A_WAIT = 4, 8
+# On CPU drivers: multiply-adds in the time of one of the direct kernel's, on lavapipe and on others.
 CPU_TAPS_AT_A_TIME, CPU_TAPS_OF_ONE = 8.0, 0.8
 
 # Prepared channels are for short dispatches: an invocation waits less often. With words of columns, stride 1 and rows
@@ -109,6 +111,10 @@ class InputWords:
         """The dimension of the outputs along which four neighbours belong to one word."""
         return CHANNEL if self.channels_last else COLUMN
 
+    def steps(self, sizes: Sequence[int]) -> list[int]:
+        """Sizes of outputs in whole words of the input."""
+        return [-(-size // 4) if k == self.dimension else size for k, size in enumerate(sizes)]
+
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, source: View) -> InputWords | None:
         """The words of an input; None if neither channels nor columns are contiguous in memory."""
@@ -150,15 +156,13 @@ class DepthwisePath(ConvolutionPath[InputWords]):
 
     def kernel_seconds(self, problem: Problem, tile: InputWords) -> float:
         geometry, rates = problem.geometry, rates_of(problem.profile)
-        sizes = [geometry.batch, geometry.output_channels, *geometry.output_size]
-        sizes[tile.dimension] = -(-sizes[tile.dimension] // 4) * 4
-        outputs = math.prod(sizes)
+        outputs = 4 * math.prod(tile.steps((geometry.batch, geometry.output_channels, *geometry.output_size)))
         if problem.profile.device_type is DeviceType.CPU:
             is_faster = device_traits.is_faster_with_depthwise(problem.profile)
             return outputs * geometry.tap_count / ((CPU_TAPS_AT_A_TIME if is_faster else CPU_TAPS_OF_ONE) * rates.tap)
         stores = STORES_OF_A_BYTE if not tile.channels_last and _has_ragged_rows(geometry) else 1
-        busy = outputs * stores * (geometry.tap_count + LAST_STEP_TAPS) / (TAPS_AT_A_TIME * rates.tap)
-        waits = WAITS_OF_TAP * geometry.tap_count + (0 if _is_prepared(problem, tile) else PARAMETER_WAITS)
+        busy = outputs * stores * (OPERATIONS_OF_TAP * geometry.tap_count / rates.integer + 1 / rates.last_step)
+        waits = geometry.tap_count / TAPS_OF_A_WAIT + (0 if _is_prepared(problem, tile) else PARAMETER_WAITS)
         return rates.seconds(1, waits, busy)
 
     def plan(self, problem: Problem, tile: InputWords) -> Plan:
@@ -314,61 +318,42 @@ class Depthwise:
     def dispatches(self) -> list[Dispatch]:
         """All dispatches, in any order.
 
-        Raises
-        ------
-        ObstacleError
-            No window holds all that the smallest part of the outputs needs.
+        Raises ObstacleError: no window holds all that the smallest part of the outputs needs.
         """
-        whole = tuple((0, -(-size // self.step(k))) for k, (_, size) in enumerate(self.operands.whole_output))
-        return [self.dispatch(self._outputs(steps)) for steps in boxes(whole, self._cut)]
+        units = [4 if dimension == self.words.dimension else 1 for dimension in (IMAGE, CHANNEL, ROW, COLUMN)]
+        return [self.dispatch(box) for box in boxes(self.operands.whole_output, self._cut, units)]
 
-    def step(self, dimension: int) -> int:
-        """Whole words of the input."""
-        return 4 if dimension == self.words.dimension else 1
-
-    def _outputs(self, steps: Box) -> Box:
-        """The outputs of a box of steps."""
-        whole, step = self.operands.whole_output, self.step
-        return tuple((low * step(k), min(high * step(k), whole[k][1])) for k, (low, high) in enumerate(steps))
-
-    def _cut(self, steps: Box) -> int | None:
-        """The dimension along which a box of steps is to be cut; None if it fits a dispatch."""
-        box, builder = self._outputs(steps), self.operands.builder
-        hidden = (far for tensor, bounds, far in self._shown(box, steps) if not builder.fits(tensor, bounds))
-        contributions = next(hidden, None)
-        if contributions is None:
-            if max(self._grid(box)[:2]) <= GUARANTEED_WORKGROUP_COUNT and self.seconds(box) <= DISPATCH_SECONDS:
-                return None
-            contributions = [8, 4, 2, 1]  # outermost dimensions first
-        dimension = largest([far if size > 1 else 0 for far, size in zip(contributions, sizes_of(steps), strict=True)])
+    def _cut(self, box: Box) -> int | None:
+        """The dimension along which a box is to be cut; None if it fits a dispatch."""
+        builder = self.operands.builder
+        hidden = [far for tensor, bounds, far in self._shown(box) if not builder.fits(tensor, bounds)]
+        is_short = max(self._grid(box)[:2]) <= GUARANTEED_WORKGROUP_COUNT and self.seconds(box) <= DISPATCH_SECONDS
+        if not hidden and is_short:
+            return None
+        dimension = farthest(hidden[0] if hidden else (0, 0, 0, 0), self.words.steps(sizes_of(box)))
         if dimension is None:
-            obstacle = Obstacle(
-                "outputs whose operands a window shows", tuple(sizes_of(box)), "at least the smallest part"
-            )
-            raise ObstacleError(obstacle)
+            sizes = tuple(sizes_of(box))
+            raise ObstacleError(Obstacle("outputs whose operands a window shows", sizes, "at least the smallest part"))
         return dimension
 
-    def _shown(self, box: Box, steps: Box) -> list[tuple[str, Range, list[int]]]:
+    def _shown(self, box: Box) -> list[tuple[str, Range, Sequence[int]]]:
         """The bytes of each tensor that a box needs, and how far each dimension stretches them."""
-        source, output, filters = self.operands.input, self.operands.output, self.operands.filter
-        scale = (1, 1, *self.operands.geometry.strides)
-        far = [(size - 1) * self.step(k) * scale[k] * source.strides[k] for k, size in enumerate(sizes_of(steps))]
-        shown = [
-            (source.tensor, self.operands.seen_bounds(box, self.operands.all_taps), far),
+        operands, channels = self.operands, (0, 1, 0, 0)
+        source, output, filters = operands.input, operands.output, operands.filter
+        shown: list[tuple[str, Range, Sequence[int]]] = [
+            (source.tensor, operands.seen_bounds(box, operands.all_taps), operands.input_reach(box)),
             (output.tensor, output.bounds(box), reach(output, box)),
         ]
         if self.prepared is None:
-            shown.append((filters.tensor, filters.bounds((box[CHANNEL], *self.operands.all_taps)), [0, 1, 0, 0]))
+            shown.append((filters.tensor, filters.bounds((box[CHANNEL], *operands.all_taps)), channels))
         if self.table is not None:
-            shown.append((self.table.tensor, table_bounds(self.table, box[CHANNEL]), [0, 1, 0, 0]))
+            shown.append((self.table.tensor, table_bounds(self.table, box[CHANNEL]), channels))
         return shown
 
     def seconds(self, box: Box) -> float:
         """A box's share of the longest time, by its outputs, with those of steps that are not whole."""
-        return self.longest_seconds * self._steps(box) / self._steps(self.operands.whole_output)
-
-    def _steps(self, box: Box) -> int:
-        return math.prod(-(-size // self.step(dimension)) for dimension, size in enumerate(sizes_of(box)))
+        shares = [math.prod(self.words.steps(sizes_of(each))) for each in (box, self.operands.whole_output)]
+        return self.longest_seconds * shares[0] / shares[1]
 
     def _tile(self, box: Box) -> tuple[int, int]:
         """Rows and columns of a tile."""
@@ -449,12 +434,11 @@ class Depthwise:
     def _divisions(self, tiling: Tiling, tile_rows: int, tile_columns: int) -> dict[str, int]:
         """What saves a kernel with prepared channels its divisions, in push constants that it does not need."""
         across = tiling.block if self.words.channels_last else tiling.items
-        values, shifts = {"filter_zero_point_start": tiling.items, "output_zero_point_start": 0}, 0
-        divisors = {"input_scale_start": across, "filter_scale_start": tile_columns, "output_scale_start": tile_rows}
-        for place, (name, divisor) in enumerate(divisors.items()):
-            values[name], shift = reciprocal_of(divisor)
-            shifts |= shift << (5 * place)
-        return {**values, "input_zero_point_start": shifts}
+        numbers, shifts = reciprocals(across, tile_columns, tile_rows)
+        names = ("input_scale_start", "filter_scale_start", "output_scale_start")
+        found = dict(zip(names, numbers, strict=True))
+        found |= {"filter_zero_point_start": tiling.items, "output_zero_point_start": 0}
+        return {**found, "input_zero_point_start": shifts}
 
     def dispatch(self, box: Box) -> Dispatch:
         geometry, tiling, words, operands = self.geometry, self._tiling(box), self.words, self.operands

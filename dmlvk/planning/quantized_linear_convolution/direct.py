@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmlvk.device_profile import DeviceType
@@ -13,26 +12,24 @@ from dmlvk.planning.builder import (
     DISPATCH_SECONDS,
     Box,
     DispatchBuilder,
+    Excess,
     View,
-    boxes,
     by_dimension,
-    largest,
-    outermost,
+    output_boxes,
     reach,
     sizes_of,
 )
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import GENERAL_PATH, SCRATCH, Access, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.operands import ROW_SIZE, ConvolutionOperands, table_bounds
+from dmlvk.planning.quantized_linear_convolution.estimate import SECTOR_SIZE
+from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands, table_bounds
 from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.planning.quantized_linear_convolution.tiles import packs_channels
 
-# The last step of an output in taps, in the estimate, and for its share of the longest time.
-LAST_STEP_TAPS, LAST_STEP_TAPS_OF_SHARE = 4.0, 10
-# How often a byte counts in channels-last tensors, where neighbouring invocations read bytes that are not neighbours.
-SCATTERED = 5.6
+# The taps in whose time an output is scaled, rounded and stored.
+LAST_STEP_TAPS = 10
 # Neighbouring outputs that an invocation computes.
 COLUMNS_AT_A_TIME = 4
 # |x - zx| and |w - zw| are at most 255: the sum of this many products fits 31 bits.
@@ -62,10 +59,10 @@ class DirectPath(ConvolutionPath[None]):
         if problem.profile.device_type is DeviceType.CPU:
             return outputs * geometry.tap_count / rates.tap
         # Neighbouring invocations have neighbouring columns. Where these are not neighbours in memory, a load fetches
-        # more than it needs: for channels-last tensors a whole sector for a byte.
+        # more than it needs: for channels-last tensors a whole sector for a byte, or the channels of a pixel.
         columns = geometry.output_size[1]
         padded = outputs * -(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME / columns
-        scattered = min(SCATTERED, geometry.output_channels) if packs_channels(geometry) else 1
+        scattered = min(SECTOR_SIZE, geometry.output_channels) if packs_channels(geometry) else 1
         busy = scattered * padded * (geometry.tap_count + LAST_STEP_TAPS) / rates.tap
         return rates.seconds(1, geometry.tap_count, busy)
 
@@ -91,16 +88,6 @@ class GeneralPath(DirectPath):
 
 
 @dataclass(frozen=True)
-class Hidden:
-    """An operand that no window shows."""
-
-    # How far each dimension of the outputs, and of the taps, stretches its memory.
-    of_outputs: Sequence[int]
-    of_taps: Sequence[int] = (0, 0, 0)
-    by_outputs: bool = True  # whether all taps of several outputs are shown together, if these are few enough
-
-
-@dataclass(frozen=True)
 class Direct:
     """A convolution to be cut into dispatches of the direct kernel: by windows on the tensors, by time, by loops.
 
@@ -114,87 +101,18 @@ class Direct:
     longest_seconds: float
 
     def stages(self) -> list[tuple[Dispatch, ...]]:
-        """First, in one stage, the outputs whose taps all fit windows. Then the others, box by box of taps."""
-        whole: list[Dispatch] = []
-        parts: list[tuple[Box, list[Box]]] = []
-        for box in boxes(self.operands.whole_output, self._cut):
-            if self._is_whole(box, self.operands.all_taps):
-                whole.append(self._dispatch(box, self.operands.all_taps))
-            else:
-                tap_boxes = self._tap_boxes(box)
-                assert tap_boxes is not None, "the box was cut until there were some"
-                parts.append((box, tap_boxes))
-        stages = [tuple(whole)] if whole else []
-        return stages + self._accumulating_stages(parts)
+        """First, in one stage, the outputs whose taps all fit windows. Then the others, box by box of taps.
 
-    def _is_whole(self, box: Box, taps: Box) -> bool:
-        """Whether one dispatch can take some taps of some outputs."""
-        return self._hidden(box, taps) is None and not self._is_too_long(box, taps) and not self._is_too_deep(taps)
-
-    def _cut(self, box: Box) -> int | None:
-        """The dimension along which a box of outputs is to be cut; None if it is whole, or its taps are to be cut."""
-        all_taps, count = self.operands.all_taps, math.prod(sizes_of(box))
-        if self._is_too_long(box, all_taps) and (cut := outermost(box)) is not None:
-            return cut
-        if self._is_whole(box, all_taps):
-            return None
-        is_row = count == sizes_of(box)[3]
-        if is_row and count <= self._accumulator_limit and self._tap_boxes(box) is not None:
-            # A single row whose taps lie in two segments, for example: as much of it as possible at once.
-            return None
-        hidden = self._hidden(box, all_taps)
-        if hidden is not None and hidden.by_outputs and (cut := largest(hidden.of_outputs)) is not None:
-            return cut
-        if count > self._accumulator_limit and (cut := outermost(box)) is not None:
-            return cut
-        if self._tap_boxes(box) is not None:
-            return None
-        cut = outermost(box)
-        assert cut is not None, "a single tap of a single output always lies in a window"
-        return cut
-
-    def _tap_boxes(self, box: Box) -> list[Box] | None:
-        """Boxes of taps that one dispatch each can take; None if a single tap of these outputs is too much."""
-
-        def cut(taps: Box) -> int | None:
-            if self._is_whole(box, taps):
-                return None
-            hidden = self._hidden(box, taps)
-            return largest([size - 1 for size in sizes_of(taps)] if hidden is None else hidden.of_taps)
-
-        found: list[Box] = []
-        for taps in boxes(self.operands.all_taps, cut):
-            if not self._is_whole(box, taps):
-                return None
-            found.append(taps)
-        return found
-
-    def _accumulating_stages(self, parts: list[tuple[Box, list[Box]]]) -> list[tuple[Dispatch, ...]]:
-        """Stages that sum boxes of outputs over several boxes of taps, for as many outputs at once as memory allows."""
-        batches: list[list[tuple[Box, list[Box], int]]] = []
-        limit = used = self._accumulator_limit
-        for box, tap_boxes in parts:
-            count = math.prod(sizes_of(box))
-            if used + count > limit:
-                batches.append([])
-                used = 0
-            batches[-1].append((box, tap_boxes, used * ACCUMULATOR_SIZE))
-            used += count
-        if not batches:
-            return []
-        sizes = [sum(math.prod(sizes_of(box)) for box, _, _ in batch) for batch in batches]
-        start = self.operands.builder.scratch.allocate(max(sizes) * ACCUMULATOR_SIZE)
-        stages: list[tuple[Dispatch, ...]] = []
-        for batch in batches:
-            for index in range(max(len(tap_boxes) for _, tap_boxes, _ in batch)):
-                stages.append(
-                    tuple(
-                        self._dispatch(box, tap_boxes[index], ADD if index else BEGIN, start + place)
-                        for box, tap_boxes, place in batch
-                        if index < len(tap_boxes)
-                    )
-                )
-            stages.append(tuple(self._requantize(box, start + place) for box, _, place in batch))
+        Boxes of outputs take turns with the same accumulators: there are few, because each is as large as these allow.
+        """
+        outputs, taps = self.operands.whole_output, self.operands.all_taps
+        whole, parts = output_boxes(outputs, taps, self._excess, self._accumulator_limit)
+        stages = [tuple(self._dispatch(box, taps) for box in whole)] if whole else []
+        most = max((math.prod(sizes_of(box)) for box, _ in parts), default=0)
+        start = self.operands.builder.scratch.allocate(most * ACCUMULATOR_SIZE)
+        for box, of_box in parts:
+            stages += [(self._dispatch(box, each, ADD if k else BEGIN, start),) for k, each in enumerate(of_box)]
+            stages.append((self._requantize(box, start),))
         return stages
 
     @property
@@ -204,41 +122,34 @@ class Direct:
         room = min(builder.window_limit, builder.profile.segment_size - builder.scratch.size)
         return max(1, min(LARGEST_ACCUMULATOR_COUNT, (room - BLOCK_SIZE) // ACCUMULATOR_SIZE))
 
-    def _hidden(self, box: Box, taps: Box) -> Hidden | None:
-        """The first operand that no window shows; None if all are shown."""
+    def _excess(self, box: Box, taps: Box) -> Excess | None:
+        """What is too much for one dispatch about some taps of some outputs."""
         operands, geometry = self.operands, self.operands.geometry
         source, filters, output, builder = operands.input, operands.filter, operands.output, operands.builder
-        fits, images, channels, rows, columns = builder.fits, *(size - 1 for size in sizes_of(box))
-        last_taps = [size - 1 for size in sizes_of(taps)]
-        if not fits(source.tensor, operands.seen_bounds(box, taps)):
-            of_group, per_group = geometry.output_channels_per_group, geometry.input_channels_per_group
-            groups = (box[1][1] - 1) // of_group - box[1][0] // of_group
-            in_place = [s * factor for s, factor in zip(source.strides[2:], geometry.strides, strict=True)]
-            of_outputs = [images * source.strides[0], groups * per_group * source.strides[1]]
-            of_outputs += [rows * in_place[0], columns * in_place[1]]
-            steps = [s * factor for s, factor in zip(source.strides[1:], (1, *geometry.dilations), strict=True)]
-            # If the taps of one output take most of a window, few outputs would share the window.
-            span = (per_group - 1) * source.strides[1]
-            for k in range(2):
-                extent = (geometry.filter_size[k] - 1) * geometry.dilations[k]
-                span += min(extent, geometry.input_size[k] - 1) * source.strides[2 + k]
-            of_taps = [last * step for last, step in zip(last_taps, steps, strict=True)]
-            return Hidden(of_outputs, of_taps, span <= builder.window_limit // 2)
+        fits, channels, last_taps = builder.fits, sizes_of(box)[1] - 1, [size - 1 for size in sizes_of(taps)]
+        if self._seconds(box, taps) > DISPATCH_SECONDS or self._is_too_deep(taps):
+            return Excess((0, 0, 0, 0), last_taps, not self._is_too_deep(taps))
+        seen = operands.seen_bounds(box, taps)
+        if not fits(source.tensor, seen):
+            steps = zip(last_taps, (1, *geometry.dilations), source.strides[1:], strict=True)
+            of_taps = [last * dilation * stride for last, dilation, stride in steps]
+            # If the taps of one output take most of a window, few outputs would share the window. What a window could
+            # show lies in two segments: so may the taps of one output.
+            first, end = operands.seen_bounds(tuple((low, low + 1) for low, _ in box), operands.all_taps)
+            is_long = seen[1] - seen[0] > builder.window_limit
+            return Excess(operands.input_reach(box), of_taps, is_long and end - first <= builder.window_limit // 2)
         if not fits(filters.tensor, filters.bounds((box[1], *taps))):
             first, end = filters.bounds(((0, 1), *operands.all_taps))
             of_taps = [last * step for last, step in zip(last_taps, filters.strides[1:], strict=True)]
-            return Hidden([0, channels * filters.strides[0], 0, 0], of_taps, end - first <= builder.window_limit - 16)
+            return Excess([0, channels * filters.strides[0], 0, 0], of_taps, end - first <= builder.window_limit - 16)
         if not fits(output.tensor, output.bounds(box)):
-            return Hidden(reach(output, box))
+            return Excess(reach(output, box), (0, 0, 0))
         is_shown = fits(self.table.tensor, table_bounds(self.table, box[1]))
-        return None if is_shown else Hidden([0, channels * ROW_SIZE, 0, 0])
+        return None if is_shown else Excess((0, channels, 0, 0), (0, 0, 0))
 
     def _seconds(self, box: Box, taps: Box) -> float:
         """The share of the longest time that some taps of some outputs have."""
         return self.longest_seconds * _work(box, taps) / _work(self.operands.whole_output, self.operands.all_taps)
-
-    def _is_too_long(self, box: Box, taps: Box) -> bool:
-        return self._seconds(box, taps) > DISPATCH_SECONDS
 
     def _is_too_deep(self, taps: Box) -> bool:
         """Whether an invocation's nested loops exceed the driver's limit of iterations."""
@@ -340,4 +251,4 @@ def _work(box: Box, taps: Box) -> int:
     """Multiply-adds, with those of the columns that an invocation computes beside."""
     *others, columns = sizes_of(box)
     padded = -(-columns // COLUMNS_AT_A_TIME) * COLUMNS_AT_A_TIME
-    return math.prod(others) * padded * (math.prod(sizes_of(taps)) + LAST_STEP_TAPS_OF_SHARE)
+    return math.prod(others) * padded * (math.prod(sizes_of(taps)) + LAST_STEP_TAPS)

@@ -19,18 +19,20 @@ from dmlvk._common.rates import Rates
 
 # The part of its unit's rate that a product's kernel reaches.
 EFFICIENCY = 0.9
-# Bytes that workgroups fetch, most of them from caches, in the time in which a copy moves one.
+# Bytes that caches serve to workgroups in the time in which memory moves one.
 FETCHES = 2.5
 # Bytes of the tensors that caches hold for each processor.
-CACHED = 129e3
+CACHED = 128 << 10
 # Loads that a workgroup waits for, one after the other, where it works out its channels' parameters first.
-PARAMETER_WAITS = 4.0
-# Last steps in the time of one whose byte is stored by itself, because no word of the output is whole.
-STORES_OF_A_BYTE = 4.0
+PARAMETER_WAITS = 4
+# Stores in place of one, and last steps with them, where no word of the output is whole: one for each byte of a word.
+STORES_OF_A_BYTE = 4
 # Bytes of whole vectors fetched in the time of one that is fetched by itself.
-FETCHES_OF_A_BYTE = 2.0
-# How often a byte of a group's few channels counts, which are a part of a line of memory.
-FETCHES_OF_A_GROUP = 1.4
+FETCHES_OF_A_BYTE = 2
+# Bytes fetched for each byte of a group's channels, which are a part of a line of memory: half as many beside them.
+FETCHES_OF_A_GROUP = 1.5
+# Bytes of memory that a load fetches at least.
+SECTOR_SIZE = 32
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,7 @@ class ProductCost:
     parameter_rounds: int = 0  # rounds of workgroups that each work out parameters first
 
     def seconds(self, rates: Rates, unit: str) -> float:
-        """The estimate, with one dispatch.
-
-        Parameters
-        ----------
-        rates : Rates
-        unit : str
-            The unit that multiplies, by its name among the rates.
-        """
+        """The estimate, with one dispatch. The unit is the one that multiplies, by its name among the rates."""
         rounds = math.ceil(self.workgroups / rates.processors) * rates.processors / self.workgroups
         busy = self.products / (EFFICIENCY * getattr(rates, unit)) + self.last_steps / rates.last_step
         busy = rounds * (busy + self.fetched / (FETCHES * rates.copy))

@@ -8,14 +8,10 @@ from functools import cached_property
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import Box
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixRules, MatrixUnitsPath, block_of
-from dmlvk.planning.quantized_linear_convolution.packing import FilterPacking
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
-from dmlvk.planning.quantized_linear_convolution.product import COLUMN, IMAGE, ROW
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.questions import HALO_QUESTIONS
-from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import TiledCutter
 from dmlvk.planning.quantized_linear_convolution.tiles import (
     PACKED_MATRICES,
     VECTOR_SIZE,
@@ -38,6 +34,7 @@ class HaloShape(TiledShape):
     """A tile with its halo on a device's matrices."""
 
     reads_words = False
+    packs_input = False
     fetches_parts_of_lines = False  # all taps find a position's channels in shared memory
 
     @cached_property
@@ -50,6 +47,23 @@ class HaloShape(TiledShape):
         vectors = -(-quads // (4 * step)) * step
         return Runs(quads, quads, vectors, width, height * width)
 
+    def counted_pixels(self, images: int, extents: tuple[int, int]) -> int:
+        return Positions.of(self.geometry, extents).of_outputs(images, extents)
+
+    def input_pixels(self, images: int, extents: tuple[int, int]) -> int:
+        # The last outputs' taps lie behind them. No workgroup computes these positions, but with them the estimates are
+        # better, as all images are alike.
+        return images * Positions.of(self.geometry, extents).plane
+
+    def shares_pipelines(self, operations: int) -> bool:
+        return False  # shared memory is as large as the sizes say
+
+    def more_constants(self, images: int, extents: tuple[int, int], fetch: int) -> dict[str, int]:
+        positions, most_ahead = Positions.of(self.geometry, extents), device_traits.fetches_ahead(self.rules.profile)
+        # All runs have the words of the channels of one tap.
+        words = {"RUN_WORDS": self.runs.words}
+        return {"PITCH": positions.pitch, "PLANE": positions.plane, "MOST_AHEAD": most_ahead, **words}
+
     @property
     def positions(self) -> int:
         """Positions of the input that a workgroup fetches for all taps of a step of channels."""
@@ -58,18 +72,17 @@ class HaloShape(TiledShape):
     @property
     def steps_of_channels(self) -> int:
         """The number of steps of channels, each of which has a step of K for each tap."""
-        return self.steps(self.runs) // self.runs.count
+        return self.steps // self.runs.count
 
     @property
     def fetched_bytes(self) -> int:
-        filters = self.steps(self.runs) * self.tile.channels
+        filters = self.steps * self.tile.channels
         positions = FETCHES_OF_A_POSITION * self.steps_of_channels * self.positions
         return (positions + filters) * self.tile.step
 
-    @cached_property
-    def filter_packing(self) -> FilterPacking:
-        """How the filter is packed: in whole steps for each tap. The kernel packs channels, whatever the output."""
-        return self._packing(4 * self.runs.total, 4 * self.runs.vectors, self.block.n)
+    @property
+    def interleaved(self) -> int:
+        return self.block.n  # the kernel packs channels, whatever the output
 
 
 @dataclass(frozen=True)
@@ -127,40 +140,6 @@ class HaloRules(TileRules):
         return super().shared_memory(tile) + VECTOR_SIZE * -(-self.staged(tile) // 4)
 
 
-@dataclass(frozen=True)
-class HaloCutter(TiledCutter[HaloShape]):
-    """The product of an input that is read in place. Its pixels are counted by positions."""
-
-    def shares_pipelines(self, box: Box) -> bool:
-        return False  # shared memory is as large as the sizes say
-
-    def turns(self, box: Box) -> int:
-        return 1
-
-    def run_words(self, runs: Runs) -> int:
-        return runs.words
-
-    def pixels(self, box: Box) -> int:
-        images, extents = box[IMAGE][1] - box[IMAGE][0], _extents(box)
-        return Positions.of(self.geometry, extents).of_outputs(images, extents)
-
-    def input_pixels(self, box: Box) -> int:
-        # The last outputs' taps lie behind them.
-        return (box[IMAGE][1] - box[IMAGE][0]) * Positions.of(self.geometry, _extents(box)).plane
-
-    def more_constants(self, box: Box) -> dict[str, int]:
-        positions = Positions.of(self.geometry, _extents(box))
-        return {
-            "PITCH": positions.pitch,
-            "PLANE": positions.plane,
-            "MOST_AHEAD": device_traits.fetches_ahead(self.operands.builder.profile),
-        }
-
-
-def _extents(box: Box) -> tuple[int, int]:
-    return box[ROW][1] - box[ROW][0], box[COLUMN][1] - box[COLUMN][0]
-
-
 class HaloPath(MatrixUnitsPath[HaloShape]):
     """Filters of several taps at stride 1 on matrix units: the input under a tile, with its halo, lies in shared memory
     for all taps. On devices as for `matrix`; input channels per group in whole 16s.
@@ -169,10 +148,8 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
     name = "halo"
     questions = HALO_QUESTIONS
     shape_type = HaloShape
-    cutter = HaloCutter
-    packs_input = False
 
-    def obstacle_to_geometry(self, geometry: ProductGeometry) -> Obstacle | None:
+    def obstacle_to_geometry(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
         channels = geometry.input_channels_per_group
         if geometry.filter_size == (1, 1):
             return Obstacle("filter size", geometry.filter_size, "several taps")
@@ -180,7 +157,7 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
             return Obstacle("strides", geometry.strides, "1")
         if channels % VECTOR_SIZE:
             return Obstacle("input channels of a group", channels, f"multiples of {VECTOR_SIZE}")
-        return None
+        return super().obstacle_to_geometry(problem, geometry)
 
     def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> HaloRules:
         # The kernel packs channels, whatever the output's layout.
@@ -200,7 +177,3 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
     def kernel_seconds(self, problem: Problem, tile: HaloShape) -> float:
         loss = SPILLS_LOSS if device_traits.has_few_registers(problem.profile) else 1
         return loss * super().kernel_seconds(problem, tile)
-
-    def pixels(self, geometry: ConvolutionGeometry) -> int:
-        # All images alike: with the positions after the last output, which no workgroup computes, choices are better.
-        return geometry.batch * Positions.of(geometry, geometry.output_size).plane

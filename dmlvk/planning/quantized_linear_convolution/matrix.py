@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
@@ -14,8 +13,7 @@ from dmlvk.planning.quantized_linear_convolution.operands import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
 from dmlvk.planning.quantized_linear_convolution.questions import MATRIX_QUESTIONS
-from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import PUSH_CONSTANTS_SIZE, TiledCutter
-from dmlvk.planning.quantized_linear_convolution.tiled_path import TiledPath
+from dmlvk.planning.quantized_linear_convolution.tiled_product import PUSH_CONSTANTS_SIZE, TiledPath
 from dmlvk.planning.quantized_linear_convolution.tiles import (
     KERNEL,
     KERNEL_OF_FEW_REGISTERS,
@@ -36,11 +34,11 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
 FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
 NO_MATRICES = Obstacle("matrices of signed bytes", "none that the kernels take", "VK_KHR_cooperative_matrix with one")
 
-# Fewer workgroups than this leave a large GPU idle, or its last round nearly empty. A multiprocessor has room for two
+# Fewer tiles for each processor leave a GPU idle, or its last round nearly empty. A processor has room for two
 # large tiles, not for three. If each workgroup works out the parameters of its channels first, large tiles are slower
 # with fewer than several rounds of them, and with few steps; if the parameters are there, with less than a round.
-ENOUGH_TILES = 192
-ENOUGH_LARGE_TILES = {True: 204, False: 1024}
+ENOUGH_TILES = 1.4
+ENOUGH_LARGE_TILES = {True: 1.6, False: 8}
 FEW_STEPS = 4
 # Wider tiles than these are left out if they compute a third more channels, which are never stored. On an H200 with 64
 # images, 24 -> 144 56x56 takes 36.0 us by two tiles of 128 and 31.5 by three of 64, 32 -> 192 28x28 11.1 and 8.9.
@@ -158,9 +156,6 @@ class MatrixPath(MatrixUnitsPath[TiledShape]):
 
     name = "matrix"
     questions = MATRIX_QUESTIONS
-    cutter: ClassVar[type[TiledCutter[Any]]] = TiledCutter
-    packs_input = True
-    takes_turns = True
 
     def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> MatrixRules:
         return MatrixRules.on(profile, block_of(profile), packs_channels(geometry))
@@ -179,20 +174,21 @@ class MatrixPath(MatrixUnitsPath[TiledShape]):
         return tiles
 
     def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
-        if profile.device_type is DeviceType.DISCRETE_GPU and profile.min_subgroup_size >= 32:
+        if profile.min_subgroup_size >= 32:
             yield from _few_tiles(profile, geometry)
         in_words = packs_channels(geometry)
         tiles = _tiles(profile, block_of(profile), in_words)
         fitting = _fitting(tiles, geometry, profile.min_subgroup_size, is_prepared)
         for tile in fitting:
             is_small = tile.pixels * tile.channels < LARGE_TILE
-            if tile.count(geometry) >= (ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES[is_prepared]):
+            enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES[is_prepared]
+            if tile.count(geometry) >= enough * rates_of(profile).processors:
                 yield tile
         yield min(fitting, key=lambda tile: tile.pixels * tile.channels)
 
 
 def _few_tiles(profile: DeviceProfile, geometry: ProductGeometry) -> Iterator[Tile]:
-    """The tiles for a convolution of which a large GPU has few for each processor."""
+    """The tiles for a convolution of which a GPU has few for each processor."""
     block, processors = block_of(profile), rates_of(profile).processors
     in_words, k_bytes, longest = packs_channels(geometry), Runs.of(geometry).size, max(LONG_STEP, 2 * block.k)
     medium = replace(MEDIUM_TILE, step=longest)

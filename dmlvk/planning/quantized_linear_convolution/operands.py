@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Box, DispatchBuilder, PlanBuilder, Range, View, boxes, dense_copy
+from dmlvk.planning.builder import Box, DispatchBuilder, PlanBuilder, Range, View, boxes, dense_copy, sizes_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Window
 from dmlvk.tensor_desc import TensorFlags
@@ -156,6 +156,14 @@ class ConvolutionOperands:
         """The bytes of that box; one byte if all of it is border."""
         seen = self.seen(outputs, taps)
         return self.input.bounds(seen) if seen else (self.input.start, self.input.start + 1)
+
+    def input_reach(self, outputs: Box) -> list[int]:
+        """How far each dimension of some outputs stretches the memory that an input tap of theirs sees."""
+        geometry, (images, _, rows, columns) = self.geometry, (size - 1 for size in sizes_of(outputs))
+        groups = [place // geometry.output_channels_per_group for place in (outputs[1][0], outputs[1][1] - 1)]
+        channels = (groups[1] - groups[0]) * geometry.input_channels_per_group
+        steps = (images, channels, rows * geometry.strides[0], columns * geometry.strides[1])
+        return [step * stride for step, stride in zip(steps, self.input.strides, strict=True)]
 
     @property
     def whole_input(self) -> tuple[Range, ...]:

@@ -14,8 +14,8 @@ from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import EFFICIENCY
 from dmlvk.planning.quantized_linear_convolution.operands import table_bounds
-from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking, PackedInput
-from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, PackedInput
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     GROUP,
@@ -23,11 +23,12 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     OPERATIONS_OF_WORD,
     ROW,
     ProductCutter,
+    ProductPath,
     ProductShape,
     product_dispatches,
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
-from dmlvk.planning.quantized_linear_convolution.stages import Stages, obstacle_to_packing, packing_seconds
+from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.planning.quantized_linear_convolution.tiles import packs_channels
 
 # Groups of one channel are mostly zeros, in words or joined. The direct kernel is up to three times as fast on lavapipe
@@ -113,27 +114,14 @@ class PackedProductCutter(ProductCutter[ProductShape]):
         )
 
 
-class PackedProductPath(ConvolutionPath[ProductShape]):
+class PackedProductPath(ProductPath[ProductShape]):
     """A path that packs both operands and multiplies the packed words."""
 
     # The unit that multiplies, by its name among the `Rates`.
     unit: ClassVar[str]
 
-    def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        return self._obstacle_to(problem, problem.product_geometries[0])
-
-    def _obstacle_to(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
-        words = ChannelWords.of(geometry)
-        return obstacle_to_packing(geometry, problem.profile, words.quads, words.per_output)
-
-    def tiles(self, problem: Problem) -> tuple[ProductShape, ...]:
-        # Of equal estimates the first one counts: that of the most channels.
-        geometries = [each for each in reversed(problem.product_geometries) if self._obstacle_to(problem, each) is None]
-        return tuple(product_shape(self.name, problem.profile, geometry) for geometry in geometries)
-
-    def seconds(self, problem: Problem, tile: ProductShape) -> float:
-        packing = packing_seconds(problem, tile.geometry, ChannelWords.of(tile.geometry).quads)
-        return self.kernel_seconds(problem, tile) + rates_of(problem.profile).dispatch + packing
+    def shape(self, problem: Problem, geometry: ProductGeometry) -> ProductShape:
+        return product_shape(self.name, problem.profile, geometry)
 
     def kernel_seconds(self, problem: Problem, tile: ProductShape) -> float:
         geometry, rates = tile.geometry, rates_of(problem.profile)
@@ -148,17 +136,16 @@ class PackedProductPath(ConvolutionPath[ProductShape]):
         return rates.seconds(1, waits, operations / (share * getattr(rates, self.unit)) + outputs / rates.last_step)
 
     def plan(self, problem: Problem, tile: ProductShape) -> Plan:
-        geometry = tile.geometry
-        stages = Stages(problem, geometry, ("input",))
+        stages = Stages(problem, tile.geometry, ("input",))
         table = stages.parameter_table()
-        packed_filter = stages.packed_filter(tile.panel, FilterPacking.of(geometry, tile.channels_last))
+        packed_filter = stages.packed_filter(tile.panel, tile.filter_packing)
         longest_seconds = self.longest_seconds(problem, tile)
 
         def product(part: PackedInput) -> list[Dispatch]:
             cutter = PackedProductCutter(stages.operands, tile, packed_filter, part, longest_seconds, table)
             return product_dispatches(cutter)
 
-        stages.add_packed_product(ChannelWords.of(geometry).quads, tile.channels_last, product)
+        stages.add_packed_product(tile.quads, tile.channels_last, product)
         return stages.plan(self.name)
 
 

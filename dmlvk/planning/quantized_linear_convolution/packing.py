@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
+    Arena,
     Box,
     DispatchBuilder,
     Range,
@@ -25,7 +25,7 @@ from dmlvk.planning.builder import (
 )
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import PERSISTENT, Access, Dispatch
+from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
 from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 
@@ -109,27 +109,15 @@ class FilterPacking:
         return cls("quantized_linear_convolution/pack_filter", words, {"CHANNELS_LAST": int(channels_last)})
 
 
-# Dispatches that copy a filter, and those that pack it.
-Phases: TypeAlias = tuple[list[Dispatch], list[Dispatch]]
-
-
 def pack_filter(
-    operands: ConvolutionOperands, is_owned: bool, width: int, packing: FilterPacking
-) -> tuple[PackedFilter, Phases, Phases]:
-    """The packed filter, in panels of `width` channels, what runs once, and what runs at each execution.
+    operands: ConvolutionOperands, arena: Arena, width: int, packing: FilterPacking
+) -> tuple[PackedFilter, list[Dispatch], list[Dispatch]]:
+    """The filter in panels of `width` channels in an arena, the dispatches that copy it, and those that pack it.
 
-    It is packed once if the tensor is OWNED_BY_DML. The filter's zero point stands between the channels of joined
-    groups. Its view, by output channel, fits windows. If it may change from one execution to the next, an owned filter
-    is kept as it is, and packed at each execution.
+    The filter's zero point stands between the channels of joined groups. Its view, by output channel, fits windows.
     """
     builder, geometry, source = operands.builder, operands.geometry, operands.filter
-    zero_point = operands.parameters.views.get("filter_zero_point_tensor")
     size = PackedFilter.size_of(geometry, width, packing.words, packing.rows_after)
-    kept: list[Dispatch] = []
-    if is_owned and joined_groups(geometry) > 1 and not (zero_point is None or zero_point.tensor == PERSISTENT):
-        is_owned = False
-        source, kept = dense_copy(builder, builder.persistent, source, geometry.filter_sizes)
-    arena = builder.persistent if is_owned else builder.scratch
     of_group = geometry.output_channels_per_group
     packed = PackedFilter(arena.name, arena.allocate(size), width, packing.words, of_group, packing.rows_after)
 
@@ -150,7 +138,7 @@ def pack_filter(
         source, before = dense_copy(builder, arena, source, geometry.filter_sizes)
     operands = replace(operands, filter=source)
     dispatches = [_pack_filter_dispatch(operands, packing, packed, panels) for (panels,) in boxes(everything, cut)]
-    return (packed, (before, dispatches), ([], [])) if is_owned else (packed, (kept, []), (before, dispatches))
+    return packed, before, dispatches
 
 
 def _filters(operands: ConvolutionOperands, packed: PackedFilter, panels: Range) -> Box:

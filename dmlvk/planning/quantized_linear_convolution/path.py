@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import ClassVar, Generic, TypeVar
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.errors import PathError, shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import PlanBuilder, View
@@ -87,15 +86,13 @@ class Problem:
         Whoever packs the filter of joined groups reads its zero points through one window.
         """
         folded = folded_geometry(self.desc.geometry)
-        if folded.group_count == 1:
-            return (folded,)
         zero_point = self.desc.filter_zero_point_tensor
         if zero_point is not None:
-            stride = self.desc.channel_stride("filter_zero_point_tensor")
-            view = View("filter_zero_point_tensor", 0, 1, (stride,))
-            if not PlanBuilder(self.profile, self.offsets).fits(
+            view = View("filter_zero_point_tensor", 0, 1, (self.desc.channel_stride("filter_zero_point_tensor"),))
+            is_shown = PlanBuilder(self.profile, self.offsets).fits(
                 view.tensor, view.bounds([(0, folded.output_channels)])
-            ):
+            )
+            if not is_shown:
                 return (folded,)
         return tuple(folded.with_joined(count) for count in joinable_counts(folded))
 
@@ -104,8 +101,6 @@ class ConvolutionPath(ABC, Generic[AnyTile]):
     """One way to run a convolution. A path is stateless; all paths give the same bits."""
 
     name: ClassVar[str]
-    # Whether its tiles have names, which users write after the path's: "matrix:128x128x64:64x32".
-    has_named_tiles: ClassVar[bool] = False
     # What a driver has to answer right before the path is taken.
     questions: ClassVar[tuple[Question, ...]] = ()
 
@@ -144,35 +139,8 @@ class ConvolutionPath(ABC, Generic[AnyTile]):
     def plan(self, problem: Problem, tile: AnyTile) -> Plan:
         """The plan of the convolution.
 
-        Raises
-        ------
-        ObstacleError
-            No window holds all that a part of the convolution needs.
+        Raises ObstacleError: no window holds all that a part of the convolution needs.
         """
-
-    def named_tile(self, problem: Problem, offered: AnyTile, name: str) -> AnyTile:
-        """The tile with a name, for as many joined groups as the offered tile has.
-
-        Raises
-        ------
-        PathError
-            The path's tiles have no names, the name is not a tile's, or the tile is not possible on the device.
-        """
-        raise PathError(f"{OPERATOR}: the tiles of path {self.name!r} have no names, so {shown(name)} is none")
-
-    def tile_names(self, problem: Problem) -> Iterable[str]:
-        """The names of the tiles that are worth a measurement; `named_tile` refuses those that are not possible."""
-        return ()
-
-    def with_parts(self, tile: AnyTile, parts: int) -> AnyTile:
-        """A tile whose K is shared by a number of workgroups, some of which may have nothing to do.
-
-        Raises
-        ------
-        PathError
-            The path does not cut K.
-        """
-        raise PathError(f"{OPERATOR}: path {self.name!r} does not cut K, so it has no {parts} parts")
 
 
 @dataclass(frozen=True)
@@ -192,9 +160,6 @@ class Offer(Generic[AnyTile]):
     def plan(self, problem: Problem) -> Plan:
         """The plan, with its estimated time.
 
-        Raises
-        ------
-        ObstacleError
-            As `ConvolutionPath.plan`.
+        Raises ObstacleError: as `ConvolutionPath.plan`.
         """
         return replace(self.path.plan(problem, self.tile), seconds=self.seconds)

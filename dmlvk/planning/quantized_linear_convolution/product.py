@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from dmlvk.device_profile import DeviceType
 from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, boxes, largest, reach, sizes_of
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.plan import Access, Dispatch
 from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
-from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter, PackedInput
+from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking, PackedFilter, PackedInput
+from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
-
-# The number of workgroups that fill a GPU. With fewer, each multiprocessor of a large GPU has one or two, which wait
-# for memory. An integrated GPU has only a few multiprocessors.
-FILLING_WORKGROUPS = {DeviceType.DISCRETE_GPU: 256, DeviceType.INTEGRATED_GPU: 8}
+from dmlvk.planning.quantized_linear_convolution.stages import obstacle_to_packing, packing_seconds
 
 # Multiply-adds of the four bytes of a word, times two.
 OPERATIONS_OF_WORD = 8
@@ -38,6 +36,16 @@ class ProductShape:
     # Whether the kernel uses shared memory: channels along x, pixels along y, the panel a specialization constant.
     tiled: bool
     channels_last: bool  # whether the kernel takes operands that are packed channels last
+
+    @property
+    def quads(self) -> int:
+        """Words of a pixel in the packed input."""
+        return ChannelWords.of(self.geometry).quads
+
+    @property
+    def filter_packing(self) -> FilterPacking:
+        """How the filter is packed."""
+        return FilterPacking.of(self.geometry, self.channels_last)
 
     def padded_outputs(self, pixels: int) -> int:
         """The outputs that the kernel computes for a number of pixels, with those of a tile that are never stored."""
@@ -71,6 +79,45 @@ IMAGE, ROW, GROUP, PANEL, COLUMN, CHANNEL = range(6)
 AnyShape = TypeVar("AnyShape", bound=ProductShape)
 
 
+class ProductPath(ConvolutionPath[AnyShape]):
+    """A path of the product. Each way to join groups is a convolution of its own for it."""
+
+    @abstractmethod
+    def shape(self, problem: Problem, geometry: ProductGeometry) -> AnyShape | None:
+        """The kernel and its tile for a convolution; None if no tile fits the device."""
+
+    def obstacle_to_geometry(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
+        """Why the path cannot take the convolution with its groups joined so."""
+        shape = self.shape(problem, geometry)
+        if shape is None:
+            return Obstacle("tiles that fit into shared memory", 0, "at least 1")
+        return self.obstacle_to_operands(problem, shape)
+
+    def obstacle_to_operands(self, problem: Problem, shape: AnyShape) -> Obstacle | None:
+        """Why the operands of a tile cannot be packed."""
+        return obstacle_to_packing(shape.geometry, problem.profile, shape.quads, shape.filter_packing.words)
+
+    def obstacle_to(self, problem: Problem) -> Obstacle | None:
+        obstacles = [self.obstacle_to_geometry(problem, geometry) for geometry in problem.product_geometries]
+        return None if None in obstacles else obstacles[0]
+
+    def tiles(self, problem: Problem) -> tuple[AnyShape, ...]:
+        # Of equal estimates the first one counts: that of the most channels, which are whole vectors more often.
+        geometries = reversed(problem.product_geometries)
+        possible = [each for each in geometries if self.obstacle_to_geometry(problem, each) is None]
+        return tuple(tile for tile in (self.shape(problem, each) for each in possible) if tile is not None)
+
+    def packs_input(self, problem: Problem, tile: AnyShape) -> bool:
+        """Whether a dispatch packs the input before."""
+        return True
+
+    def seconds(self, problem: Problem, tile: AnyShape) -> float:
+        kernel = self.kernel_seconds(problem, tile)
+        if not self.packs_input(problem, tile):
+            return kernel
+        return kernel + rates_of(problem.profile).dispatch + packing_seconds(problem, tile.geometry, tile.quads)
+
+
 @dataclass(frozen=True)
 class ProductCutter(ABC, Generic[AnyShape]):
     """One part's product, to be cut into dispatches."""
@@ -102,9 +149,7 @@ class ProductCutter(ABC, Generic[AnyShape]):
 
     def channels(self, box: Box) -> Range:
         """The output channels whose panels a box computes. A box with several groups has them whole."""
-        of_group, width = self.geometry.output_channels_per_group, self.packed_filter.width
-        first = box[GROUP][0] * of_group + box[PANEL][0] * width
-        return first, (box[GROUP][1] - 1) * of_group + min(box[PANEL][1] * width, of_group)
+        return self.packed_filter.channels(self.panels(box))
 
     def stored(self, box: Box) -> Range:
         """The output channels that a box stores."""

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.planning.builder import Box
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath, block_of
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
 from dmlvk.planning.quantized_linear_convolution.questions import SPLIT_K_QUESTIONS
-from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import BYTES, TiledCutter
 from dmlvk.planning.quantized_linear_convolution.tiles import (
+    BYTES,
     VECTOR_SIZE,
     Runs,
     Tile,
@@ -27,17 +26,25 @@ KERNEL = "quantized_linear_convolution/split_k"
 LEAST_LANES = 32
 
 # Tiles that a GPU may take: pixels, channels, and bytes of a step of a subgroup. With longer steps it waits less often,
-# and with larger tiles it fetches fewer bytes for each product.
-SIZES = ((16, 32, 64), (32, 32, 64), (16, 32, 128), (32, 32, 128))
-WIDE_SIZES = ((32, 64, 64), (32, 64, 128))
-NARROW_SIZES = ((16, 16, 64), (32, 16, 64))
-# Where bytes are read by themselves, each one that an invocation reads takes a register.
-SIZES_OF_BYTES = ((16, 32, 64), (32, 32, 32), (32, 32, 64))
-WIDE_SIZES_OF_BYTES = ((32, 64, 64),)
-NARROW_SIZES_OF_BYTES = ((16, 16, 64), (32, 16, 32), (32, 16, 64), (64, 16, 32))
-# Convolutions of more channels than this may take the wide tiles, if K has more bytes than this: in a single step they
-# have nothing to save. Those of at most MOST_NARROW take the narrow ones.
-MOST_NARROW, MOST_NOT_WIDE, SHORT_K = 16, 32, 64
+# and with larger tiles it fetches fewer bytes for each product. Where bytes are read by themselves, each one that an
+# invocation reads takes a register.
+NARROW, WIDE = 16, 64
+SIZES = (
+    (16, 32, 64),
+    (32, 32, 64),
+    (16, 32, 128),
+    (32, 32, 128),
+    (32, 64, 64),
+    (32, 64, 128),
+    (16, 16, 64),
+    (32, 16, 64),
+)
+SIZES_OF_BYTES = (
+    *((16, 32, 64), (32, 32, 32), (32, 32, 64), (32, 64, 64)),
+    *((16, 16, 64), (32, 16, 32), (32, 16, 64), (64, 16, 32)),
+)
+# If K has no more bytes, wide tiles have nothing to save: it is a single step.
+SHORT_K = 64
 # Bytes that a subgroup fetches while it waits once: more loads than these do not overlap.
 BYTES_OF_A_WAIT = 4096
 MOST_SPLITS = 8
@@ -62,6 +69,19 @@ class SplitKShape(TiledShape):
     def waits(self) -> float:
         tile = self.tile
         return self.steps_of_share * max(1, (tile.pixels + tile.channels) * tile.step / BYTES_OF_A_WAIT)
+
+    def shares_pipelines(self, operations: int) -> bool:
+        # With constants a first layer is faster: 3 -> 32 224x224, 8 images, takes 7.2 us and not 9.9 (H100).
+        return not is_alone(self.geometry) and super().shares_pipelines(operations)
+
+    def more_constants(self, images: int, extents: tuple[int, int], fetch: int) -> dict[str, int]:
+        has_rows_of_taps = fetch == BYTES and self.runs.are_rows_of_taps(self.geometry)
+        return {
+            "SUBGROUPS": self.tile.splits,
+            "PART_STEPS": int(self.steps_of_share == 1),
+            "PIXEL_BYTES": 4 * self.runs.quads if has_rows_of_taps else 0,
+            "PIXEL_CHANNELS": self.pixel_channels if fetch == BYTES else 0,
+        }
 
 
 def is_read_as_bytes(geometry: ProductGeometry) -> bool:
@@ -88,43 +108,12 @@ class SplitKRules(TileRules):
         return lines * (words + 2)
 
 
-def sizes(geometry: ProductGeometry) -> tuple[tuple[int, int, int], ...]:
-    """The pixels, channels and bytes of a step of the tiles that a GPU may take."""
-    reads_bytes, channels = is_read_as_bytes(geometry), geometry.output_channels_per_group
-    if channels <= MOST_NARROW:
-        return NARROW_SIZES_OF_BYTES if reads_bytes else NARROW_SIZES
-    sizes, wide = (SIZES_OF_BYTES, WIDE_SIZES_OF_BYTES) if reads_bytes else (SIZES, WIDE_SIZES)
-    is_short = Runs.of(geometry).size <= SHORT_K
-    return sizes if channels <= MOST_NOT_WIDE or is_short else (*sizes, *wide)
-
-
-class SplitKCutter(TiledCutter[SplitKShape]):
-    """One part's product."""
-
-    def turns(self, box: Box) -> int:
-        return 1
-
-    def shares_pipelines(self, box: Box) -> bool:
-        # With constants a first layer is faster: 3 -> 32 224x224, 8 images, takes 7.2 us and not 9.9 (H100).
-        return not is_alone(self.geometry) and super().shares_pipelines(box)
-
-    @property
-    def _has_rows_of_taps(self) -> bool:
-        """Whether a run of K is a row of taps, whose pixels have few channels each."""
-        return self.fetch == BYTES and self.shape.runs.are_rows_of_taps(self.geometry)
-
-    def more_constants(self, box: Box) -> dict[str, int]:
-        runs = self.shape.runs
-        return {
-            "SUBGROUPS": self.shape.tile.splits,
-            "PART_STEPS": int(self.part_steps == 1),
-            "PIXEL_BYTES": 4 * runs.quads if self._has_rows_of_taps else 0,
-            "PIXEL_CHANNELS": self.pixel_channels(runs) if self.fetch == BYTES else 0,
-        }
-
-    def _fetches_whole_steps(self, box: Box) -> bool:
-        steps = self.part_steps * self.shape.tile.shares
-        return steps == self.shape.steps(self.shape.runs) and super()._fetches_whole_steps(box)
+def suits(geometry: ProductGeometry, width: int) -> bool:
+    """Whether tiles of so many channels suit a convolution: narrow ones alone, if they hold its channels."""
+    channels = geometry.output_channels_per_group
+    if channels <= NARROW or width == NARROW:
+        return channels <= NARROW and width == NARROW
+    return width < WIDE or (2 * channels > WIDE and Runs.of(geometry).size > SHORT_K)
 
 
 class SplitKPath(MatrixUnitsPath[SplitKShape]):
@@ -135,8 +124,7 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
     name = "split_k"
     questions = SPLIT_K_QUESTIONS
     shape_type = SplitKShape
-    cutter = SplitKCutter
-    packs_input = True
+    cuts_k = True
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         obstacle, lanes = super().obstacle_on(profile), profile.min_subgroup_size
@@ -151,10 +139,11 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
 
     def unsplit(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
         """The tiles that a convolution may take on a device, whose K is not split yet."""
-        block, found = block_of(profile), sizes(geometry)
+        block, sizes = block_of(profile), SIZES_OF_BYTES if is_read_as_bytes(geometry) else SIZES
+        found = [size for size in sizes if suits(geometry, size[1])]
         if profile.device_type is DeviceType.CPU:
             # Such a driver compiles a loop for each matrix.
-            found = ((2 * block.m, 2 * block.n, max(2 * block.k, VECTOR_SIZE)),)
+            found = [(2 * block.m, 2 * block.n, max(2 * block.k, VECTOR_SIZE))]
         return [Tile(pixels, channels, max(block.k, step), pixels, channels) for pixels, channels, step in found]
 
     def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> Iterator[Tile]:
@@ -171,8 +160,7 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
         ]
 
         def seconds(tile: Tile) -> float:
-            shape = SplitKShape.of(rules, tile, geometry)
-            return shape.cost(self.pixels(geometry)).seconds(rates, self.unit(profile))
+            return SplitKShape.of(rules, tile, geometry).cost().seconds(rates, self.unit(profile))
 
         tile = min(rules.possible(split), key=seconds)
         tiles, steps = tile.count(geometry), -(-k_bytes // (tile.step * tile.splits))
@@ -183,6 +171,3 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
             if seconds(cut) + rates.dispatch < seconds(tile):
                 yield cut
         yield tile
-
-    def with_parts(self, tile: SplitKShape, parts: int) -> SplitKShape:
-        return replace(tile, tile=replace(tile.tile, parts=parts))

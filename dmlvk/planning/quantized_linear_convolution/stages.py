@@ -30,6 +30,7 @@ from dmlvk.planning.quantized_linear_convolution.packing import (
     packed_parts,
 )
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 from dmlvk.tensor_desc import TensorFlags
 
 # Packing takes as long as a copy that reads and writes this number of bytes for each byte written.
@@ -54,13 +55,8 @@ class Stages:
 
     Dispatches that prepare something are collected. They run side by side, in a stage before the next added one.
 
-    Parameters
-    ----------
-    problem : Problem
-    geometry : ConvolutionGeometry
-        The convolution as the path sees it: it may step over some rows and columns of the input.
-    copied : tuple of str
-        "input" and "filter", if they are read in place: tensors that are OWNED_BY_DML are copied first.
+    geometry: the convolution as the path sees it: it may step over some rows and columns of the input.
+    copied: "input" and "filter", if they are read in place: tensors that are OWNED_BY_DML are copied first.
     """
 
     def __init__(self, problem: Problem, geometry: ConvolutionGeometry, copied: tuple[str, ...]) -> None:
@@ -76,8 +72,13 @@ class Stages:
             "input": (geometry.batch, geometry.input_channels, *geometry.input_size),
             "filter": self.desc.geometry.filter_sizes,
         }
-        for name in copied:
-            if self.desc.tensors[f"{name}_tensor"].flags & TensorFlags.OWNED_BY_DML:
+        owned = [name for name in sizes if self.desc.tensors[f"{name}_tensor"].flags & TensorFlags.OWNED_BY_DML]
+        # Zero points stand between the channels of joined groups. If they may change, so does the packed filter.
+        zero_point = self.desc.filter_zero_point_tensor
+        may_change = zero_point is not None and not zero_point.flags & TensorFlags.OWNED_BY_DML
+        self._packs_once = "filter" in owned and not (may_change and joined_groups(geometry) > 1)
+        for name in owned:
+            if name in copied or (name == "filter" and not self._packs_once):
                 view = getattr(self.operands, name)
                 view, dispatches = dense_copy(self.builder, self.builder.persistent, view, sizes[name])
                 changes: dict[str, Any] = {name: view}
@@ -102,12 +103,14 @@ class Stages:
 
     def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
         """The filter in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML."""
-        is_owned = bool(self.desc.filter_tensor.flags & TensorFlags.OWNED_BY_DML)
-        packed, once, each_time = pack_filter(self.operands, is_owned, width, packing)
-        for stage, dispatches in zip(self._initialization[:2], once, strict=True):
-            stage.extend(dispatches)
-        self._stages.append(tuple(each_time[0]))
-        self._prepared += each_time[1]
+        arena = self.builder.persistent if self._packs_once else self.builder.scratch
+        packed, copying, dispatches = pack_filter(self.operands, arena, width, packing)
+        if self._packs_once:
+            self._initialization[0].extend(copying)
+            self._initialization[1].extend(dispatches)
+        else:
+            self._stages.append(tuple(copying))
+            self._prepared += dispatches
         return packed
 
     def work_out_parameters(self, packed: PackedFilter) -> None:
@@ -170,12 +173,8 @@ def obstacle_to_packing(
 ) -> Obstacle | None:
     """Why the operands cannot be packed; None if they can.
 
-    Parameters
-    ----------
-    quads : int
-        Words of a pixel in the packed input.
-    filter_words : int
-        Words of an output channel in the packed filter.
+    quads: words of a pixel in the packed input.
+    filter_words: words of an output channel in the packed filter.
     """
     words = ChannelWords.of(geometry)
     if words.per_output > LARGEST_WORD_COUNT:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple, TypeVar
 
-from dmlvk.device_profile import DeviceProfile
+from dmlvk import quirks
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import PathError, shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.estimate import (
     FETCHES_OF_A_BYTE,
     FETCHES_OF_A_GROUP,
@@ -29,6 +31,8 @@ KERNEL_OF_FEW_REGISTERS = "quantized_linear_convolution/matrix_few_registers"
 PACK_FILTER_KERNEL = "quantized_linear_convolution/matrix_pack_filter"
 
 VECTOR_SIZE = 16
+# Ways to read the input. kernels/quantized_linear_convolution/matrix.glsl uses the same numbers.
+WORDS, VECTORS, PLANES, BYTES = range(4)
 # Each row of shared memory is padded with this number of vectors.
 ROW_PADDING = 1
 # A tile of as many outputs takes many registers: a multiprocessor has room for two, not for three.
@@ -37,11 +41,26 @@ LARGE_TILE = 128 * 128
 PLANE_PIXELS = 4
 # Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
+# A workgroup computes its channels' parameters once for several tiles, if that leaves no part of a GPU idle. Large
+# tiles take longer and lose by it.
+LARGEST_TURNS = 8
+# Workgroups of small tiles for which a processor has registers: 65,536 of them, and 128 invocations take 168 each.
+WORKGROUPS_OF_A_PROCESSOR = 3
+# Dispatches of at most this many operations share pipelines. On an H200 they take 9 us at most, of which constants save
+# 1%, and in a network the next layer finds the kernel's code where it is. (ResNet-50 has 231 million operations in a
+# layer of one picture.)
+SHORT_OPERATIONS = 280_000_000
 # What the sides of all tiles are multiples of.
 SIDE_UNIT = 8
 # No side of a tile is 0 or more than a few thousand. A name can come from any source, a damaged file included.
 SIDE = "([1-9][0-9]{0,5})"
 NAME = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}(?:x{SIDE})?(?:\*([0-9]{{1,6}}))?")
+
+
+def workgroups_at_a_time(profile: DeviceProfile) -> int:
+    """The workgroups of small tiles that a device runs side by side, as the planner counts them."""
+    is_cpu = profile.device_type is DeviceType.CPU
+    return 1 if is_cpu else int(WORKGROUPS_OF_A_PROCESSOR * rates_of(profile).processors)
 
 
 class Block(NamedTuple):
@@ -109,11 +128,12 @@ class TileRules:
 
     # The name of one of its tiles, for a message.
     example: ClassVar[str]
-    # Whether subgroups share the K of a tile, whether a workgroup may compute several tiles, and whether all its
-    # invocations fetch the pixels of a step, each as many vectors.
+    # Whether subgroups share the K of a tile, whether a workgroup may compute several tiles, whether its invocations
+    # fetch as many vectors of pixels each in a step, and whether the kernel has push constants for all sizes.
     splits_k: ClassVar[bool] = False
     takes_turns: ClassVar[bool] = False
     fetches_pixels_evenly: ClassVar[bool] = True
+    pushes_sizes: ClassVar[bool] = True
     # Bytes of shared memory beside operands and what is held for each pixel and channel.
     rest: ClassVar[int] = 2 * VECTOR_SIZE
 
@@ -192,10 +212,7 @@ class TileRules:
 
         "*4" after it is four such tiles of pixels a workgroup.
 
-        Raises
-        ------
-        PathError
-            The name is not a tile's, or the kernel cannot have the tile on this device.
+        Raises PathError: the name is not a tile's, or the kernel cannot have the tile on this device.
         """
         match = NAME.fullmatch(name)
         if match is None or (match[5] is None) != self.splits_k or (match[6] is not None and not self.takes_turns):
@@ -224,6 +241,8 @@ class TiledShape(ProductShape):
     # Whether the kernel can read an input in place whose channels are words, but not vectors; and any other input.
     reads_words: ClassVar[bool] = True
     reads_bytes: ClassVar[bool] = False
+    # Whether the kernel can read a packed input, if it can neither be read in place nor be converted to NHWC.
+    packs_input: ClassVar[bool] = True
     # Whether the kernel fetches the channels of a group, a part of a line of memory, for each tap.
     fetches_parts_of_lines: ClassVar[bool] = True
 
@@ -243,14 +262,62 @@ class TiledShape(ProductShape):
         """How K lies in memory."""
         return Runs.of(self.geometry)
 
-    def steps(self, runs: Runs) -> int:
-        """The number of steps of K."""
-        return -(-runs.size // self.tile.step)
+    @property
+    def quads(self) -> int:
+        return self.runs.quads
 
-    def cost(self, pixels: int, parameter_rounds: int = 0) -> ProductCost:
-        """What the kernel does for some pixels, as it counts them."""
+    @property
+    def pixel_channels(self) -> int:
+        """The channels of a pixel; 0 if they fill the vectors of a run."""
+        channels = self.geometry.input_channels_per_group
+        return channels if channels % VECTOR_SIZE or self.runs.are_rows_of_taps(self.geometry) else 0
+
+    def counted_pixels(self, images: int, extents: tuple[int, int]) -> int:
+        """The pixels that the kernel counts along its grid, for some images of a number of rows and columns."""
+        return images * math.prod(extents)
+
+    def input_pixels(self, images: int, extents: tuple[int, int]) -> int:
+        """The pixels in whose order the kernel finds its input: as many as it computes, or more."""
+        return self.counted_pixels(images, extents)
+
+    @property
+    def all_pixels(self) -> int:
+        """Those of the whole convolution."""
+        return self.input_pixels(self.geometry.batch, self.geometry.output_size)
+
+    def shares_pipelines(self, operations: int) -> bool:
+        """Whether sizes are push constants in a dispatch of so many operations."""
+        if operations > SHORT_OPERATIONS or not self.rules.pushes_sizes:
+            return False
+        return not quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS.applies_to(self.rules.profile)
+
+    def turns(self, grid: tuple[int, int, int]) -> int:
+        """Tiles of pixels that a workgroup computes, where a grid of them is to be computed."""
+        tile, (channels, pixels, groups) = self.tile, grid
+        # The cores of a CPU share the workgroups: with several tiles each, there may be too few.
+        is_long = tile.pixels * tile.channels >= LARGE_TILE or self.rules.profile.device_type is DeviceType.CPU
+        if tile.turns or tile.parts > 1 or is_long or not self.rules.takes_turns:
+            return tile.turns or 1
+
+        def tiles_in_turn(turns: int) -> int:
+            at_a_time = workgroups_at_a_time(self.rules.profile)
+            return -(-channels * -(-pixels // turns) * groups // at_a_time) * turns
+
+        return min(range(LARGEST_TURNS, 0, -1), key=tiles_in_turn)
+
+    def more_constants(self, images: int, extents: tuple[int, int], fetch: int) -> dict[str, int]:
+        """Specialization constants that only this kernel has, for a box of outputs."""
+        return {}
+
+    @property
+    def steps(self) -> int:
+        """The number of steps of K."""
+        return -(-self.runs.size // self.tile.step)
+
+    def cost(self, parameter_rounds: int = 0) -> ProductCost:
+        """What the kernel does for the convolution."""
         geometry, tile = self.geometry, self.tile
-        outputs = self.padded_outputs(pixels)
+        outputs = self.padded_outputs(self.all_pixels)
         workgroups = outputs // (tile.pixels * tile.channels) * max(1, tile.parts)
         moved = geometry.input_channels * math.prod(geometry.input_size)
         moved += geometry.output_channels * math.prod(geometry.output_size)
@@ -270,7 +337,7 @@ class TiledShape(ProductShape):
     @property
     def steps_of_share(self) -> int:
         """The number of steps of K that a workgroup goes through."""
-        return -(-self.steps(self.runs) // self.tile.shares)
+        return -(-self.steps // self.tile.shares)
 
     @property
     def fetched_bytes(self) -> int:
@@ -291,14 +358,11 @@ class TiledShape(ProductShape):
     @cached_property
     def filter_packing(self) -> FilterPacking:
         """How the filter is packed: in whole steps of K."""
-        step = self.tile.step // 4
-        return self._packing(-(-4 * self.runs.total // step) * step, self.runs.quads, self.interleaved)
-
-    def _packing(self, words: int, quads: int, interleaved: int) -> FilterPacking:
         runs, step = self.runs, self.tile.step // 4
+        quads = runs.quads if runs.are_rows_of_taps(self.geometry) else 4 * runs.vectors
         sizes = {"STEP_WORDS": step, "RUN_WORDS": 4 * runs.vectors, "RUNS_W": runs.of_row, "QUADS": quads}
-        sizes |= {"IN_ORDER": 1, "INTERLEAVED": interleaved}
-        return FilterPacking(PACK_FILTER_KERNEL, words, {}, sizes=sizes)
+        sizes |= {"IN_ORDER": 1, "INTERLEAVED": self.interleaved}
+        return FilterPacking(PACK_FILTER_KERNEL, self.steps * step, {}, sizes=sizes)
 
     @property
     def interleaved(self) -> int:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
-from dmlvk.errors import PathError
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder
+from dmlvk.planning.builder import DISPATCH_SECONDS
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.operands import BUFFER_COUNT
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, Problem
-from dmlvk.planning.quantized_linear_convolution.product import FILLING_WORKGROUPS
+from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
-from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import TiledCutter
-from dmlvk.planning.quantized_linear_convolution.tiled_path import TiledPath
+from dmlvk.planning.quantized_linear_convolution.tiled_product import TiledPath
 from dmlvk.planning.quantized_linear_convolution.tiles import (
     VECTOR_SIZE,
     Block,
@@ -26,6 +23,7 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
     TiledShape,
     TileRules,
     packs_channels,
+    workgroups_at_a_time,
 )
 
 # Four bytes of an output word are an invocation's own.
@@ -37,11 +35,6 @@ NARROW = 32
 # Planes that are no whole words gain from half steps too, because more workgroups run at a time.
 HALF_STEP = 32
 MANY_HALF_STEPS = 16
-# With as many of them, 64 sums an invocation pay, and one look at the channels' parameters for two tiles: a first layer
-# of 64 images took 315 us and takes 305 (H200). Layers of 1 to 5 half steps would take up to a fifth longer.
-SOME_HALF_STEPS = 7
-LARGEST_HALF_TILE = Tile(64, 64, 32, 8, 8)
-LARGEST_HALF_TURNS = 2
 # With more sums an invocation, devices with few registers spill 100 to 200 of them in the loop over K.
 FEW_SUMS = 16
 
@@ -52,13 +45,12 @@ EXACT_PRODUCTS = 1024
 MANY_STEPS = 6
 LEAST_STEPS = 2
 MOST_PARTS = 16
-PARTS_AT_A_TIME = {DeviceType.DISCRETE_GPU: 400}
 
 # A convolution that would be cut into more dispatches than this takes minutes, and the plan itself a minute. Only CPU
 # drivers get there, with few channels a group, which the tiles fill up with zeros.
 MOST_DISPATCHES = 6000
-# The packed products of CPU drivers are four times as fast.
-CPU_SHARE = 0.25
+# A CPU driver multiplies a word's bytes one after the other here, and its rates are those of packed products.
+BYTES_APART = 4
 
 
 @dataclass(frozen=True)
@@ -67,18 +59,17 @@ class Arithmetic:
 
     kernel: str
     unit: str  # the unit that multiplies, by its name among the rates
-    # The tiles for few and for many of them, and for a K of at most one step, by whether a word of the output holds
-    # four channels: pixels, channels, bytes of K, and the pixels and channels of an invocation.
-    small: Mapping[bool, Tile]
-    large: Mapping[bool, Tile]
-    short: Mapping[bool, Tile]
+    # The tiles for few and for many of them, where a word of the output holds four channels: pixels, channels, bytes of
+    # K, and the pixels and channels of an invocation. For words of four pixels, the two change places.
+    small: Tile
+    large: Tile
+    # For a K of at most one step, and for which words.
+    short: tuple[Tile, bool]
     # For groups of few channels: few and many tiles.
     narrow: Tile
     narrow_large: Tile
-    few_tiles: int  # with fewer small tiles than this, a large GPU is not full of large ones
-    # For many of them on devices with many registers, in whole and in half steps.
-    largest: Tile | None = None
-    largest_half: Tile | None = None
+    few_tiles: int  # with fewer small tiles for each processor than this, a GPU is not full of large ones
+    largest: Tile | None = None  # for many of them on devices with many registers
     held_steps: int = 2  # the steps of K for which shared memory has room
     element_size: int = 1  # bytes of shared memory for each byte of K
     step_unit: int = 2 * VECTOR_SIZE  # a step is a multiple of so many bytes
@@ -87,16 +78,14 @@ class Arithmetic:
 DOT4 = Arithmetic(
     kernel="quantized_linear_convolution/vectors_dot4",
     unit="dot_product",
-    small={True: Tile(32, 64, 128, 4, 4), False: Tile(64, 32, 128, 4, 4)},
-    large={True: Tile(64, 64, 64, 4, 8), False: Tile(64, 64, 64, 8, 4)},
-    # Planes are fetched in wider steps.
-    short={True: Tile(32, 64, 64, 4, 4)},
+    small=Tile(32, 64, 128, 4, 4),
+    large=Tile(64, 64, 64, 4, 8),
+    short=(Tile(32, 64, 64, 4, 4), True),  # planes are fetched in wider steps
     narrow=Tile(64, 32, 128, 4, 4),
     narrow_large=Tile(64, 32, 128, 4, 4),
-    few_tiles=1024,
+    few_tiles=8,
     # An H200 is a tenth faster with it, but a sixth slower if there are one or two of these tiles on a multiprocessor.
     largest=Tile(128, 64, 64, 8, 8),
-    largest_half=LARGEST_HALF_TILE,
 )
 DOT4_MIXED = replace(DOT4, kernel="quantized_linear_convolution/vectors_dot4_mixed")
 INTEGER = replace(
@@ -104,19 +93,17 @@ INTEGER = replace(
     kernel="quantized_linear_convolution/vectors_integer",
     unit="integer",
     largest=None,
-    largest_half=None,
 )
 # Floats take four times the shared memory, so it holds one step, and steps are short.
 FLOAT32 = Arithmetic(
     kernel="quantized_linear_convolution/vectors_float32",
     unit="float32",
-    small={True: Tile(64, 32, 64, 4, 4), False: Tile(32, 64, 64, 4, 4)},
-    large={True: Tile(64, 64, 32, 4, 8), False: Tile(64, 64, 32, 8, 4)},
-    # This one fetches planes as they lie.
-    short={False: Tile(64, 32, 64, 8, 4)},
+    small=Tile(64, 32, 64, 4, 4),
+    large=Tile(64, 64, 32, 4, 8),
+    short=(Tile(64, 32, 64, 8, 4), False),  # this one fetches planes as they lie
     narrow=Tile(64, 32, 64, 4, 4),
     narrow_large=Tile(64, 32, 32, 8, 4),
-    few_tiles=640,
+    few_tiles=5,
     held_steps=1,
     element_size=4,
     step_unit=VECTOR_SIZE,
@@ -142,9 +129,22 @@ class VectorsRules(TileRules):
 
     example = "32x64x128:4x4"
     takes_turns = True
+    pushes_sizes = False  # many devices without matrices have 128 bytes of push constants, so all sizes are constants
     rest = 3 * VECTOR_SIZE
 
     arithmetic: Arithmetic
+
+    def laid(self, tile: Tile) -> Tile:
+        """A tile for words of four channels, as it is for the words of the output."""
+        if self.in_words:
+            return tile
+        return Tile(tile.channels, tile.pixels, tile.step, tile.own_channels, tile.own_pixels)
+
+    @property
+    def short(self) -> Tile | None:
+        """The tile for a K of at most one step, if there is a special one."""
+        tile, in_words = self.arithmetic.short
+        return tile if in_words == self.in_words and self.suits(tile) else None
 
     @property
     def largest_memory(self) -> int:
@@ -170,10 +170,8 @@ class VectorsRules(TileRules):
 
     def suits(self, tile: Tile) -> bool:
         """Whether an invocation also has the registers for its sums."""
-        has_registers = tile.own_pixels * tile.own_channels <= FEW_SUMS or not device_traits.has_few_registers(
-            self.profile
-        )
-        return has_registers and self.obstacle(tile) is None
+        is_small = tile.own_pixels * tile.own_channels <= FEW_SUMS
+        return (is_small or not device_traits.has_few_registers(self.profile)) and self.obstacle(tile) is None
 
 
 @lru_cache(maxsize=64)
@@ -184,34 +182,13 @@ def rules_of(profile: DeviceProfile, in_words: bool) -> VectorsRules:
     return VectorsRules(profile, arithmetic.kernel, in_words, 1, units, block, arithmetic.step_unit, held, arithmetic)
 
 
-class VectorsCutter(TiledCutter[TiledShape]):
-    """One part's product by vectors of K."""
-
-    @property
-    def subgroup_size(self) -> int:
-        return 0  # any will do
-
-    def turns(self, box: Box) -> int:
-        if self.shape.tile == LARGEST_HALF_TILE:
-            return LARGEST_HALF_TURNS
-        return super().turns(box)
-
-    def shares_pipelines(self, box: Box) -> bool:
-        return False
-
-    def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:
-        """Nothing: many devices without matrices have 128 bytes of push constants, so all sizes are constants."""
-
-
 class VectorsPath(TiledPath[TiledShape]):
     """Packs the filter, and the input unless it can be read in place; dot products, or multiplications of floats
     or of 32-bit integers, of vectors of K. On devices with Vulkan's memory model and eleven storage buffers a stage.
     """
 
     name = "vectors"
-    cutter = VectorsCutter
-    packs_input = True
-    takes_turns = True
+    cuts_k = True
 
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         if "vulkanMemoryModel" not in profile.features:
@@ -220,11 +197,11 @@ class VectorsPath(TiledPath[TiledShape]):
         if count < least:
             return Obstacle("storage buffers of a stage", count, f"at least {least}")
         rules = (rules_of(profile, in_words) for in_words in (True, False))
-        obstacles = (each.obstacle(each.arithmetic.small[each.in_words]) for each in rules)
+        obstacles = (each.obstacle(each.laid(each.arithmetic.small)) for each in rules)
         return next((obstacle for obstacle in obstacles if obstacle is not None), None)
 
-    def _obstacle_to(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
-        obstacle, shape = super()._obstacle_to(problem, geometry), self.shape(problem, geometry)
+    def obstacle_to_geometry(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
+        obstacle, shape = super().obstacle_to_geometry(problem, geometry), self.shape(problem, geometry)
         if obstacle is None and shape is not None:
             seconds = self.longest_seconds(problem, shape)
             if (count := math.ceil(seconds / DISPATCH_SECONDS)) > MOST_DISPATCHES:
@@ -236,41 +213,30 @@ class VectorsPath(TiledPath[TiledShape]):
 
     def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
         rules = self.rules(profile, geometry)
-        in_words, of = rules.in_words, rules.arithmetic
-        tiles = (of.small[in_words], of.large[in_words], of.narrow, of.narrow_large)
-        more = (of.short.get(in_words), of.largest, of.largest_half)
-        return [tile for tile in dict.fromkeys((*tiles, *more)) if tile is not None and rules.suits(tile)]
+        of = rules.arithmetic
+        tiles = (rules.laid(of.small), rules.laid(of.large), of.narrow, of.narrow_large, rules.short, of.largest)
+        return [tile for tile in dict.fromkeys(tiles) if tile is not None and rules.suits(tile)]
 
     def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
         rules = self.rules(profile, geometry)
-        in_words, arithmetic, size = rules.in_words, rules.arithmetic, Runs.of(geometry).size
+        arithmetic, short, size = rules.arithmetic, rules.short, Runs.of(geometry).size
         is_narrow = geometry.output_channels_per_group <= NARROW
-        small, short = arithmetic.small[in_words], arithmetic.short.get(in_words)
-        if is_narrow:
-            small, short = arithmetic.narrow, None
+        small = arithmetic.narrow if is_narrow else rules.laid(arithmetic.small)
         tiles = small.count(geometry)
-        if tiles >= arithmetic.few_tiles:
+        if tiles >= arithmetic.few_tiles * rates_of(profile).processors:
             large = arithmetic.narrow_large if is_narrow else _large_tile(profile, geometry, rules)
             yield from (tile for tile in (large, small) if tile is small or rules.suits(tile))
             return
-        if short is not None and size <= short.step and rules.suits(short):
+        if short is not None and size <= short.step and not is_narrow:
             yield short
         room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
         if tiles * small.part_sums_size <= room:
-            places = PARTS_AT_A_TIME.get(profile.device_type, FILLING_WORKGROUPS.get(profile.device_type, 1))
-            small = replace(small, parts=_parts_of(-(-size // small.step), tiles, places))
+            small = replace(small, parts=_parts_of(-(-size // small.step), tiles, workgroups_at_a_time(profile)))
         yield small
-
-    def with_parts(self, tile: TiledShape, parts: int) -> TiledShape:
-        if tile.tile.turns > 1 and parts > 1:
-            raise PathError(
-                f"{OPERATOR}: a workgroup of several tiles has the whole K of each, and not one of {parts} parts"
-            )
-        return replace(tile, tile=replace(tile.tile, parts=parts))
 
     def kernel_seconds(self, problem: Problem, tile: TiledShape) -> float:
         is_cpu = problem.profile.device_type is DeviceType.CPU
-        return super().kernel_seconds(problem, tile) / (CPU_SHARE if is_cpu else 1)
+        return super().kernel_seconds(problem, tile) * (BYTES_APART if is_cpu else 1)
 
     def unit(self, profile: DeviceProfile) -> str:
         return arithmetic_of(profile).unit
@@ -278,15 +244,11 @@ class VectorsPath(TiledPath[TiledShape]):
 
 def _large_tile(profile: DeviceProfile, geometry: ProductGeometry, rules: VectorsRules) -> Tile:
     """The tile for a convolution that has many."""
-    arithmetic, in_words = rules.arithmetic, rules.in_words
-    tile, largest = arithmetic.large[in_words], arithmetic.largest
-    is_ragged = not in_words and math.prod(geometry.output_size) % PACKED_ROWS
-    size = Runs.of(geometry).size
+    tile, largest, size = rules.laid(rules.arithmetic.large), rules.arithmetic.largest, Runs.of(geometry).size
+    is_ragged = not rules.in_words and math.prod(geometry.output_size) % PACKED_ROWS
     has_short_end = 0 < size % tile.step <= HALF_STEP and size < MANY_HALF_STEPS * HALF_STEP
     if is_ragged or has_short_end:
-        tile, largest = replace(tile, step=HALF_STEP), arithmetic.largest_half
-        if is_ragged or size < SOME_HALF_STEPS * HALF_STEP or tile.count(geometry) < arithmetic.few_tiles:
-            return tile
+        return replace(tile, step=HALF_STEP)
     if largest is None or not device_traits.has_255_registers(profile):
         return tile
     return largest if rules.obstacle(largest) is None else tile

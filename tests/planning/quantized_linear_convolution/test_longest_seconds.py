@@ -13,7 +13,8 @@ from dmlvk.planning.plan import NO_OFFSETS, PERSISTENT
 from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Problem
-from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import PLANES, fetch_in_place
+from dmlvk.planning.quantized_linear_convolution.tiled_product import fetch_in_place
+from dmlvk.planning.quantized_linear_convolution.tiles import PLANES
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution
 
@@ -55,7 +56,8 @@ def test_planes_are_read_in_place_if_one_of_them_is_short() -> None:
     problem, path = Problem(desc, profiles.load("nvidia-h200"), NO_OFFSETS), MatrixPath()
     tile, *_ = path.tiles(problem)
     for seconds, fetch in ((DISPATCH_SECONDS, PLANES), (1.01 * DISPATCH_SECONDS, None)):
-        assert fetch_in_place(problem.operands(desc.geometry), tile, seconds) == fetch
+        whole = seconds * tile.padded_outputs(2 * 56 * 56) / tile.outputs_of_panels(1, 1, 56 * 56)
+        assert fetch_in_place(problem.operands(desc.geometry), tile, whole) == fetch
 
 
 def test_copies_keep_to_segments_wherever_a_tensor_starts() -> None:

@@ -12,9 +12,10 @@ from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile, DriverId
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import plan
+from dmlvk.planning.division import reciprocals
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.quantized_linear_convolution import halo, split_k, tiled_dispatch, tiles
-from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import PUSH_CONSTANTS_SIZE
+from dmlvk.planning.quantized_linear_convolution import halo, split_k, tiles
+from dmlvk.planning.quantized_linear_convolution.tiled_product import PUSH_CONSTANTS_SIZE
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import convolution
 from tools.pipelines import pipelines
@@ -28,7 +29,8 @@ SOME_SIZES = ("OUTPUT_STRIDE_W", "VECTORS_OF_K", "RUN", "ROWS", "STRIDE_H", "INP
 @given(NUMBERS, DIVISORS, st.integers(-1, 1))
 def test_a_reciprocal_gives_each_quotient(number: int, divisor: int, off: int) -> None:
     number = min(max(0, number // divisor * divisor + off), (1 << 31) - 1)  # where rounding would show
-    reciprocal, shift = tiled_dispatch.reciprocal_of(divisor)
+    (_, reciprocal), shifts = reciprocals(7, divisor)
+    shift = shifts >> 5
     assert reciprocal < 1 << 32 and shift < 32
     # As in matrix.glsl: the high word of a product of 32-bit numbers.
     assert (2 * number * reciprocal >> 32) >> shift == number // divisor

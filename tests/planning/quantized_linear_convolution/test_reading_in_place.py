@@ -22,8 +22,8 @@ from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.path import Problem
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
-from dmlvk.planning.quantized_linear_convolution.tiled_dispatch import BYTES, PLANES, VECTORS, WORDS, fetch_in_place
-from dmlvk.planning.quantized_linear_convolution.tiled_path import TiledPath
+from dmlvk.planning.quantized_linear_convolution.tiled_product import TiledPath, fetch_in_place
+from dmlvk.planning.quantized_linear_convolution.tiles import BYTES, PLANES, VECTORS, WORDS
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 from tests import profiles
 from tests.planning.limits import check_plan

@@ -1,35 +1,60 @@
-"""The product of a QUANTIZED_LINEAR_CONVOLUTION by vectors of K: how the input is read, sizes, and the dispatches."""
+"""The product of a QUANTIZED_LINEAR_CONVOLUTION by vectors of K: the choice of a tile, how the input is read, and the
+dispatches.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Generic
 
-from dmlvk import quirks
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.errors import PathError
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, View, by_dimension, sizes_of
-from dmlvk.planning.division import quick_division
+from dmlvk.planning.device_rates import rates_of
+from dmlvk.planning.division import reciprocals
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import CLEAN, Access, Dispatch
+from dmlvk.planning.plan import CLEAN, Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
-from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP, PackedInput
-from dmlvk.planning.quantized_linear_convolution.path import Obstacle, ObstacleError
-from dmlvk.planning.quantized_linear_convolution.product import COLUMN, GROUP, IMAGE, ROW, ProductCutter
+from dmlvk.planning.quantized_linear_convolution.packing import (
+    UNSIGNED_FLIP,
+    PackedInput,
+    channels_last,
+    with_parameters,
+)
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Problem
+from dmlvk.planning.quantized_linear_convolution.product import (
+    COLUMN,
+    GROUP,
+    IMAGE,
+    ROW,
+    ProductCutter,
+    ProductPath,
+    product_dispatches,
+)
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.stages import Stages, part_limit
 from dmlvk.planning.quantized_linear_convolution.tiles import (
+    BYTES,
     KERNEL,
-    LARGE_TILE,
+    LARGEST_TURNS,
     PACKED_MATRICES,
+    PLANES,
     ROW_PADDING,
     VECTOR_SIZE,
+    VECTORS,
+    WORDS,
     AnyTiledShape,
     Runs,
     Tile,
     TiledShape,
+    TileRules,
     has_whole_planes,
     matrix_outputs,
     packs_channels,
@@ -37,29 +62,19 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
 
 # With so few steps of K the kernel has no loop over them.
 UNROLLED_STEPS = 2
-
 # The kernels' push constants; Vulkan guarantees 128 bytes, and all known devices with matrices have 256.
 PUSH_CONSTANTS_SIZE = 192
-
-# Ways to read the input. kernels/quantized_linear_convolution/matrix.glsl uses the same numbers.
-WORDS, VECTORS, PLANES, BYTES = range(4)
-# The bytes in which places of the input are counted then.
+# The bytes in which places of the input are counted, by how it is read.
 UNITS = {WORDS: 4, VECTORS: VECTOR_SIZE, PLANES: 4, BYTES: 1}
-
-# A workgroup computes its channels' parameters once for several tiles, if that leaves no part of a large GPU idle.
-# This many workgroups of small tiles run at a time on an H200, three on each multiprocessor. Large tiles take longer
-# and lose by it.
-LARGEST_TURNS = 8
-WORKGROUPS_AT_A_TIME = 396
-# The sums of an invocation in these tiles.
+# The sums of an invocation in small tiles.
 SUMS_OF_SMALL_TILES = 64
 
 
-def fetch_in_place(operands: ConvolutionOperands, shape: TiledShape, plane_seconds: float) -> int | None:
+def fetch_in_place(operands: ConvolutionOperands, shape: TiledShape, longest_seconds: float) -> int | None:
     """How the kernel can read the input in place; None if the input has to be packed first.
 
     Words need runs of one tap each: a row of taps may reach over the border. Planes stay whole, but larger work is cut.
-    `plane_seconds` is the longest time of one image's plane under one panel.
+    `longest_seconds` are those of the whole convolution.
     """
     builder, geometry, source, output = operands.builder, shape.geometry, operands.input, operands.output
     if not builder.fits(source.tensor, source.bounds(operands.whole_input)):
@@ -73,17 +88,17 @@ def fetch_in_place(operands: ConvolutionOperands, shape: TiledShape, plane_secon
             return WORDS
     if shape.reads_bytes:
         return BYTES
-    if channels % VECTOR_SIZE:
-        return None
-    in_words = all(stride % 4 == 0 for stride in (*source.strides[:2], source.start))
+    pixels = shape.all_pixels
+    of_plane = shape.outputs_of_panels(1, 1, pixels // geometry.batch) / shape.padded_outputs(pixels)
     if (
-        in_words
+        channels % VECTOR_SIZE == 0
         and has_whole_planes(geometry)
         and geometry.input_size[0] * geometry.input_size[1] % 4 == 0
         and source.strides[2:] == (geometry.input_size[1], 1)
+        and not any(stride % 4 for stride in (*source.strides[:2], source.start))
         and shape.tile.fetches_planes(shape.rules.lanes)
         and builder.fits(output.tensor, output.bounds(operands.whole_output))
-        and plane_seconds <= DISPATCH_SECONDS
+        and longest_seconds * of_plane <= DISPATCH_SECONDS
         and -(-math.prod(geometry.output_size) // shape.pixels) <= GUARANTEED_WORKGROUP_COUNT
     ):
         return PLANES
@@ -113,59 +128,21 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
     fetch: int
     source: View | None = None  # the input, if it is read in place
 
-    def shares_pipelines(self, box: Box) -> bool:
-        """Whether sizes are push constants."""
-        return shares_pipelines(self.operands.builder.profile, self.operations(box))
-
-    def push_sizes(self, dispatch: DispatchBuilder, sizes: Mapping[str, int]) -> None:
-        """Pushes the sizes, also those that are constants: the kernel has push constants for all of them."""
-        dispatch.push(part_steps=self.part_steps, **size_push_constants(sizes))
-
-    @property
-    def part_steps(self) -> int:
-        """The steps of a share of K."""
-        return -(-self.shape.steps(self.shape.runs) // self.shape.tile.shares)
-
     def run_words(self, runs: Runs) -> int:
         """Words of a run; only runs in words may end inside a vector."""
         if self.fetch == WORDS and self.source is not None:
             return self.geometry.input_channels_per_group // 4
-        if self.fetch == BYTES and self.pixel_channels(runs):
-            return runs.words
-        return runs.words if self.fetch == WORDS else 4
-
-    def pixel_channels(self, runs: Runs) -> int:
-        """The channels of a pixel; 0 if they fill the vectors of a run."""
-        channels = self.geometry.input_channels_per_group
-        return channels if channels % VECTOR_SIZE or runs.are_rows_of_taps(self.geometry) else 0
+        return runs.words if self.fetch == WORDS or (self.fetch == BYTES and self.shape.pixel_channels) else 4
 
     def parameters_fit(self, box: Box) -> bool:
         return True  # parameters that do not fit were gathered before
 
-    @property
-    def subgroup_size(self) -> int:
-        """The subgroup size that the kernel is specialized for; 0 if any will do."""
-        return self.shape.rules.lanes
+    def pixels(self, box: Box) -> int:
+        return self.shape.counted_pixels(*_images(box))
 
     def turns(self, box: Box) -> int:
         """Tiles of pixels that a workgroup computes."""
-        tile = self.shape.tile
-        if tile.turns or tile.parts > 1 or tile.pixels * tile.channels >= LARGE_TILE:
-            return tile.turns or 1
-        channels, pixels, groups = super().grid(box)
-
-        def tiles_in_turn(turns: int) -> int:
-            return -(-channels * -(-pixels // turns) * groups // WORKGROUPS_AT_A_TIME) * turns
-
-        return min(range(LARGEST_TURNS, 0, -1), key=tiles_in_turn)
-
-    def input_pixels(self, box: Box) -> int:
-        """The pixels in whose order the kernel finds its input: as many as it computes, or more."""
-        return self.pixels(box)
-
-    def more_constants(self, box: Box) -> dict[str, int]:
-        """Specialization constants that only this kernel has."""
-        return {}
+        return self.shape.turns(super().grid(box))
 
     def grid(self, box: Box) -> tuple[int, int, int]:
         channels, pixels, groups = super().grid(box)
@@ -174,14 +151,14 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
     def dispatch(self, box: Box) -> Dispatch:
         geometry, shape = self.geometry, self.shape
         tile, runs, extents = shape.tile, shape.runs, sizes_of(box)
-        first_row, first_column = self._first_tap(box)
+        corner = self.operands.corner(self.written(box), self.operands.all_taps)
         dispatch = DispatchBuilder(shape.kernel)
-        strides, channel_stride = self._input_window(dispatch, box)
+        strides, channel_stride = self._input_window(dispatch, box, corner)
         self.show_filter(dispatch, box, VECTOR_SIZE)
         self.show_output(dispatch, box)
         self.operands.parameters.bind(dispatch, self.channels(box))
         self._part_sums_window(dispatch, box)
-        dispatch.push(pixels=self.input_pixels(box), first_row=first_row, first_column=first_column)
+        dispatch.push(pixels=shape.input_pixels(*_images(box)), first_row=corner[2], first_column=corner[3])
         sizes = {
             "RUN": runs.vectors,
             **by_dimension("STRIDE", "HW", geometry.strides),
@@ -202,19 +179,20 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             "TURNS": self.turns(box),
             "PARTS": tile.parts,
         }
-        self.push_sizes(dispatch, sizes)
+        if shape.rules.pushes_sizes:
+            dispatch.push(part_steps=shape.steps_of_share, **size_push_constants(sizes))
         unit_stored = self._store_unit(box, self.stored_in_panels(box))
         constants = {
-            **self._constants(shape, tile, runs),
+            **self._constants(tile, runs),
             "WHOLE_STEPS": int(self._fetches_whole_steps(box)),
             "STORE_UNIT": unit_stored,
             **self.operands.parameters.constants,
-            **size_constants(sizes, self.shares_pipelines(box)),
+            **size_constants(sizes, shape.shares_pipelines(self.operations(box))),
             "PREPARED": int(self.packed_filter.rows_after > 1),
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             "EVEN_INPUT": int(self._reads_evenly(extents, strides)),
             "EVEN_OUTPUT": int(_is_even(extents, self.operands.output.strides)),
-            **self.more_constants(box),
+            **shape.more_constants(*_images(box), self.fetch),
         }
         return dispatch.finish(
             constants,
@@ -222,19 +200,10 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             seconds=self.seconds(box),
             bytes_moved=self.bytes_moved(box),
             operations=self.operations(box),
-            subgroup_size=self.subgroup_size,
+            subgroup_size=shape.rules.lanes if shape.rules.lanes > 1 else 0,
         )
 
-    def _first_tap(self, box: Box) -> tuple[int, int]:
-        """The input's row and column under the first output's first tap; may be negative."""
-        geometry = self.geometry
-        row, column = (
-            box[dimension][0] * geometry.strides[k] - geometry.start_padding[k]
-            for k, dimension in enumerate((ROW, COLUMN))
-        )
-        return row, column
-
-    def _input_window(self, dispatch: DispatchBuilder, box: Box) -> tuple[list[int], int]:
+    def _input_window(self, dispatch: DispatchBuilder, box: Box, corner: Sequence[int]) -> tuple[list[int], int]:
         """Bind the input under a box, in place or packed. Returns its strides and a channel's, in units of a read."""
         geometry, part, runs = self.geometry, self.part, self.shape.runs
         if self.source is not None:
@@ -242,8 +211,7 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             channel_stride = strides[1]
             strides[1] *= geometry.input_channels_per_group
             input_bounds = self.source.bounds(self.operands.whole_input)
-            first_channel = box[GROUP][0] * geometry.input_channels_per_group
-            address = self.source.address((box[IMAGE][0], first_channel, *self._first_tap(box)))
+            address = self.source.address(corner)
         else:
             unit, channel_stride = VECTOR_SIZE if runs.aligned else 4, 1
             strides = [4 * stride for k, stride in enumerate(part.strides) if k != 2]
@@ -265,8 +233,8 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
         else:
             dispatch.unread_window(dispatch.windows[1], "part_sums_start")
 
-    def _constants(self, shape: TiledShape, tile: Tile, runs: Runs) -> dict[str, int]:
-        geometry, parameters = self.geometry, self.operands.parameters
+    def _constants(self, tile: Tile, runs: Runs) -> dict[str, int]:
+        geometry, shape, parameters = self.geometry, self.shape, self.operands.parameters
         return {
             LOCAL_SIZE_X: shape.local_size,
             "OUTPUT_UNSIGNED": int(parameters.output_unsigned),
@@ -286,7 +254,7 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             "RUN_WORDS": self.run_words(runs),
             "RUNS_W": runs.of_row,
             "TAPS": runs.count,
-            "FEW_STEPS": steps if (steps := shape.steps(runs)) <= UNROLLED_STEPS else 0,
+            "FEW_STEPS": steps if (steps := shape.steps) <= UNROLLED_STEPS else 0,
             "FILTER_ZERO_POINT": int(self._may_have_filter_zero_points()),
             "PADDING": ROW_PADDING,
         }
@@ -302,23 +270,19 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
 
     def _checks_border(self) -> bool:
         """Whether the input is read in place, and some tap lies outside it."""
-        geometry = self.geometry
-        reach = (
-            (geometry.output_size[k] - 1) * geometry.strides[k]
-            + (geometry.filter_size[k] - 1) * geometry.dilations[k]
-            - geometry.start_padding[k]
-            for k in range(2)
-        )
-        beside = any(last >= size for last, size in zip(reach, geometry.input_size, strict=True))
-        return self.source is not None and (beside or any(geometry.start_padding))
+        outputs, taps, corner = self.operands.whole_output, self.operands.all_taps, self.operands.corner
+        last = corner(*(tuple((end - 1, end) for _, end in box) for box in (outputs, taps)))
+        places = zip(corner(outputs, taps)[2:], last[2:], self.geometry.input_size, strict=True)
+        return self.source is not None and any(first < 0 or end >= size for first, end, size in places)
 
     def _fetches_whole_steps(self, box: Box) -> bool:
         """Whether fetches need not look for the end of K, because it is the end of a step."""
-        # Where they look for the border anyway, layers share a pipeline whose fetches look for both.
-        if self._checks_border() and self.shares_pipelines(box):
-            return False
         shape = self.shape
-        return shape.runs.size % shape.tile.step == 0
+        # Where they look for the border anyway, layers share a pipeline whose fetches look for both.
+        if self._checks_border() and shape.shares_pipelines(self.operations(box)):
+            return False
+        steps, shared = shape.steps, shape.steps_of_share * shape.tile.shares
+        return shape.runs.size % shape.tile.step == 0 and (steps == shared or not shape.rules.splits_k)
 
     def _store_unit(self, box: Box, stored: Range) -> int:
         """Bytes of one store to the output: 16 or 4 if neighbours in a tile always fill whole units of that size."""
@@ -356,36 +320,18 @@ def _is_even(extents: Sequence[int], strides: Sequence[int]) -> bool:
     return (rows == 1 or strides[2] == columns * step) and (images == 1 or strides[0] == rows * columns * step)
 
 
-# Sizes that are divisors, with the first bit of their shifts.
-DIVISORS = {"ROWS": 0, "COLUMNS": 5, "RUN": 10}
-# Dispatches of at most this many operations share pipelines. On an H200 they take 9 us at most, of which constants save
-# 1%, and in a network the next layer finds the kernel's code where it is. (ResNet-50 has 231 million operations in a
-# layer of one picture.)
-SHORT_OPERATIONS = 280_000_000
-
-
-def shares_pipelines(profile: DeviceProfile, operations: int) -> bool:
-    """Whether a dispatch takes its sizes as push constants."""
-    return operations <= SHORT_OPERATIONS and not quirks.SAMSUNG_MATRIX_OPERANDS_FROM_BUFFERS.applies_to(profile)
+def _images(box: Box) -> tuple[int, tuple[int, int]]:
+    """The images of a box, and its rows and columns."""
+    extents = sizes_of(box)
+    return extents[IMAGE], (extents[ROW], extents[COLUMN])
 
 
 def size_push_constants(sizes: Mapping[str, int]) -> dict[str, int]:
     """The push constants of a kernel's sizes: each size, and what replaces the divisions by some of them."""
-    values = {name.lower(): value for name, value in sizes.items()}
-    shifts = 0
-    for name, first_bit in DIVISORS.items():
-        reciprocal, shift = reciprocal_of(sizes[name])
-        values[f"{name.lower()}_reciprocal"] = reciprocal
-        shifts |= shift << first_bit
-    return {**values, "reciprocal_shifts": shifts}
-
-
-def reciprocal_of(divisor: int) -> tuple[int, int]:
-    """A number and a shift, for which 2 * n * number >> 32 + shift is n // divisor for all n below 2**31."""
-    if divisor == 1:
-        return 1 << 31, 0
-    multiplier, shift = quick_division(divisor)
-    return multiplier, shift + 1
+    divisors = ("ROWS", "COLUMNS", "RUN")
+    numbers, shifts = reciprocals(*(sizes[name] for name in divisors))
+    found = {f"{name}_reciprocal": number for name, number in zip(divisors, numbers, strict=True)}
+    return {name.lower(): value for name, value in {**sizes, **found, "reciprocal_shifts": shifts}.items()}
 
 
 def size_constants(sizes: Mapping[str, int], is_shared: bool) -> dict[str, int]:
@@ -395,3 +341,119 @@ def size_constants(sizes: Mapping[str, int], is_shared: bool) -> dict[str, int]:
     # One tile in turn, and one part, are constants in any case: less code. So are neighbours.
     alone = {name for name in ("TURNS", "PARTS", "OUTPUT_STRIDE_C") if sizes[name] == 1}
     return {name: value if name in alone else 0 for name, value in sizes.items()}
+
+
+class TiledPath(ProductPath[AnyTiledShape]):
+    """A path of the product by vectors of K. It reads its input in place if the input's layout allows that.
+
+    A path says which tiles its kernel can have (`rules`) and which ones it prefers for a convolution (`preferred`). The
+    first that is possible is taken; between paths, and between ways to join groups, the estimate decides.
+    """
+
+    shape_type: ClassVar[type[Any]] = TiledShape
+    # Whether workgroups may share the K of a tile.
+    cuts_k: ClassVar[bool] = False
+
+    @abstractmethod
+    def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> TileRules:
+        """The tiles that the kernel can have."""
+
+    @abstractmethod
+    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> Iterable[Tile]:
+        """The tiles that suit a device: those that are worth a measurement."""
+
+    @abstractmethod
+    def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterable[Tile]:
+        """The tiles that suit a convolution, the best first.
+
+        With `is_prepared`, the channels' parameters are worked out before: all their tensors are OWNED_BY_DML.
+        """
+
+    def shape(self, problem: Problem, geometry: ProductGeometry) -> AnyTiledShape | None:
+        found: AnyTiledShape | None = _shape(self, problem.profile, geometry, problem.has_owned_constants)
+        return found
+
+    def tile_names(self, problem: Problem) -> Iterable[str]:
+        """The names of the tiles that are worth a measurement; `named_tile` refuses those that are not possible."""
+        profile, geometry = problem.profile, problem.product_geometries[-1]
+        rules = self.rules(profile, geometry)
+        return (rules.name(tile) for tile in self.seeds(profile, geometry))
+
+    def named_tile(self, problem: Problem, offered: AnyTiledShape, name: str) -> AnyTiledShape:
+        """The tile with a name, for as many joined groups as the offered tile has.
+
+        Raises PathError: the name is not a tile's, or the kernel cannot have the tile on the device.
+        """
+        rules = self.rules(problem.profile, offered.geometry)
+        tile: AnyTiledShape = self.shape_type.of(rules, rules.named(name), offered.geometry)
+        obstacle = self.obstacle_to_operands(problem, tile)
+        if obstacle is not None:
+            raise ObstacleError(obstacle)
+        return tile
+
+    def with_parts(self, tile: AnyTiledShape, parts: int) -> AnyTiledShape:
+        """A tile whose K is shared by a number of workgroups, some of which may have nothing to do.
+
+        Raises PathError: a workgroup computes several tiles.
+        """
+        if tile.tile.turns > 1 and parts > 1:
+            whole = f"the whole K of each, and not one of {parts} parts"
+            raise PathError(f"{OPERATOR}: a workgroup of several tiles has {whole}")
+        return replace(tile, tile=replace(tile.tile, parts=parts))
+
+    def packs_input(self, problem: Problem, tile: AnyTiledShape) -> bool:
+        seconds = self.longest_seconds(problem, tile)
+        return fetch_in_place(problem.operands(tile.geometry), tile, seconds) is None
+
+    def kernel_seconds(self, problem: Problem, tile: AnyTiledShape) -> float:
+        rates, rounds = rates_of(problem.profile), 0
+        if not problem.has_owned_constants:
+            turns = LARGEST_TURNS if tile.rules.takes_turns else 1
+            rounds = math.ceil(tile.tile.count(tile.geometry) / (turns * rates.processors))
+        seconds = tile.cost(rounds).seconds(rates, self.unit(problem.profile))
+        # Parts of K add their sums in memory, which takes as long as a dispatch.
+        return seconds + (rates.dispatch if tile.tile.parts > 1 else 0)
+
+    def unit(self, profile: DeviceProfile) -> str:
+        """The unit that multiplies, by its name among the `Rates`."""
+        return "matrix"
+
+    def plan(self, problem: Problem, tile: AnyTiledShape) -> Plan:
+        geometry = tile.geometry
+        stages = Stages(problem, geometry, ("input",))
+        stages.gather_parameters()
+        is_prepared, packing = problem.has_owned_constants, tile.filter_packing
+        packed_filter = stages.packed_filter(tile.panel, with_parameters(packing) if is_prepared else packing)
+        if is_prepared:
+            stages.work_out_parameters(packed_filter)
+        operands, longest_seconds = stages.operands, self.longest_seconds(problem, tile)
+
+        def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
+            cutter = TiledCutter(operands, tile, packed_filter, part, longest_seconds, fetch, source)
+            return product_dispatches(cutter)
+
+        source, fetch = operands.input, fetch_in_place(operands, tile, longest_seconds)
+        if fetch is None:
+            copied = channels_last(operands, part_limit(operands.builder, operands.builder.scratch.size))
+            if copied is not None:
+                source, copying = copied
+                stages.prepare(copying)
+                fetch = VECTORS
+        if fetch is not None:
+            stages.add(product(whole_input(geometry, source), fetch, source))
+        elif tile.packs_input:
+            fetch = VECTORS if tile.runs.aligned else WORDS
+            stages.add_packed_product(tile.quads, True, lambda part: product(part, fetch))
+        else:
+            size = (geometry.batch, geometry.input_channels, *geometry.input_size)
+            raise ObstacleError(Obstacle("input", size, "channels side by side, or small enough for a copy"))
+        return stages.plan(self.name)
+
+
+@lru_cache(maxsize=512)
+def _shape(path: TiledPath[Any], profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Any:
+    """The one router of tiles: the first that a path prefers and that its kernel can have."""
+    rules = path.rules(profile, geometry)
+    possible = (each for each in path.preferred(profile, geometry, is_prepared) if rules.obstacle(each) is None)
+    tile = next(possible, None)
+    return None if tile is None else path.shape_type.of(rules, tile, geometry)
