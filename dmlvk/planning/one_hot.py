@@ -25,6 +25,8 @@ from dmlvk.planning.data_movement import (
     has_whole_blocks,
     plan_data_movement,
 )
+from dmlvk.planning.device_rates import rates_of
+from dmlvk.planning.grid import workgroup_size
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, LoopOperand, Role, simplified
 from dmlvk.planning.plan import Plan, require_path
 
@@ -35,6 +37,11 @@ LEAST_NEIGHBOURS = 4
 
 # If the output runs along the indices: an invocation writes a block or a word for this many coordinates of the axis.
 AXIS_CHUNK = 64
+# It writes fewer if half of the processors or more would have no workgroup, but no fewer than these: it reads its
+# indices again for each chunk.
+LEAST_CHUNK = 8
+# Workgroups load indices together if those of a block have as many bytes, a line of most caches.
+SHARED_INDICES = 128
 WORD_SIZE = 4
 
 # If a workgroup loads the indices of its rows at once: about what it then writes, and the most rows.
@@ -90,10 +97,10 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
         whole_rows = None if rows is None else rows.arguments(piece, specialization, values)
         if whole_rows is not None:
             return whole_rows
-        chunks = _chunks(piece)
+        chunks = _chunks(piece, profile)
         if chunks is not None:
             return PieceArguments(
-                specialization={**specialization, "AXIS_CHUNK": chunks.size},
+                specialization={**specialization, "AXIS_CHUNK": chunks.size, **chunks.specialization(piece, profile)},
                 arguments=values,
                 kernel="one_hot/words" if chunks.words_of_row else "one_hot/chunks",
                 invocation_count=chunks.words_of_row * chunks.row_count or None,
@@ -179,13 +186,25 @@ class _Chunks:
     size: int
     words_of_row: int
 
+    def specialization(self, piece: LoopNest, profile: DeviceProfile) -> dict[str, int]:
+        """What one_hot/chunks is specialized to, and one_hot/words is not.
+
+        In short chunks, invocations wait for their indices and do little else: those of a workgroup would wait twice.
+        """
+        if self.words_of_row:
+            return {}
+        output, indices = piece.operands
+        is_long = self.size == min(piece.extent(Role.AXIS)[1], AXIS_CHUNK)
+        is_line = BLOCK_SIZE // output.element_size * indices.element_size >= SHARED_INDICES
+        return {"SHARES_INDICES": int(is_long and is_line and profile.device_type is not DeviceType.CPU)}
+
     @property
     def row_count(self) -> int:
         """Rows of all chunks."""
         return math.prod(dimension.size for dimension in self.dimensions[:-1])
 
 
-def _chunks(piece: LoopNest) -> _Chunks | None:
+def _chunks(piece: LoopNest, profile: DeviceProfile) -> _Chunks | None:
     """The chunks of a piece; None if the output does not run along the indices, or its rows are too short."""
     index = piece.dimension_with(Role.AXIS)
     if index is None or index == len(piece.dimensions) - 1 or piece.run_rank == 0:
@@ -198,6 +217,13 @@ def _chunks(piece: LoopNest) -> _Chunks | None:
         words_of_row = -(-row * element_size // max(element_size, WORD_SIZE))
     axis = piece.dimensions[index]
     size = min(axis.size, AXIS_CHUNK)
+    of_chunk = piece.element_count // axis.size // row * (words_of_row or row * element_size // BLOCK_SIZE)
+
+    def workgroups() -> int:
+        return -(-(-(-axis.size // size) * of_chunk) // workgroup_size(profile))
+
+    while size >= 2 * LEAST_CHUNK and 2 * workgroups() <= rates_of(profile).processors:
+        size //= 2
     chunk = Dimension(-(-axis.size // size), tuple(size * stride for stride in axis.strides), Role.AXIS)
     dimensions = (chunk, *piece.dimensions[:index], *piece.dimensions[index + 1 :])
     return _Chunks(dimensions, size, words_of_row)

@@ -14,48 +14,100 @@
 #define IN_CHUNKS
 #include "element.glsl"
 
-const uint OWN_WORDS = ELEMENTS_PER_BLOCK * INDEX_WORDS;
+// Whether the workgroup loads the indices of all of its blocks together, by way of shared memory. Its invocations then
+// load vectors that follow each other. Those of 16 indices of 64 bits lie a line apart for each invocation: a load of a
+// subgroup touches 32 lines, and by the time of the next load other subgroups have taken their places in the cache.
+layout(constant_id = 11) const bool SHARES_INDICES = false;
 
-// Loads the indices of a block's elements, as vectors if they are contiguous. Word by word, each load of a subgroup
-// would touch as many cache lines as the subgroup has invocations.
-void load_indices(uint index, out uint words[OWN_WORDS]) {
+const uint DISTANCES = ELEMENTS_PER_WORD;  // in a word: the smaller of the elements' and the word's size
+const uint DISTANCE_WORDS = ELEMENTS_PER_BLOCK / DISTANCES;  // of a block
+const uint LOADED_WORDS = DISTANCES * INDEX_WORDS;  // of the indices for a word of distances
+// For elements smaller than a word: the distance, with the highest bit of the element set.
+const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : ELEMENT_SIZE == 2 ? 0x80008000u : 0;
+
+// Of each invocation's block: its first index, or NOWHERE, and its first coordinate along the axis.
+shared uvec2 blocks[SHARES_INDICES ? gl_WorkGroupSize.x : 1];
+shared uint shared_distances[SHARES_INDICES ? gl_WorkGroupSize.x * DISTANCE_WORDS : 1];
+
+// Loads the indices for a word of distances, as vectors if they are contiguous.
+void load_indices(uint index, out uint words[LOADED_WORDS]) {
     uint first = index * INDEX_WORDS;
-    if (OWN_WORDS % 4 == 0 && push.source_strides[0] == 1 && first % 4 == 0) {
-        [[unroll]] for (uint i = 0; i < OWN_WORDS / 4; ++i) {
+    if (LOADED_WORDS % 4 == 0 && push.source_strides[0] == 1 && first % 4 == 0) {
+        [[unroll]] for (uint i = 0; i < LOADED_WORDS / 4; ++i) {
             uvec4 vector = index_vectors[first / 4 + i];
             [[unroll]] for (uint j = 0; j < 4; ++j)
-                words[min(4 * i + j, OWN_WORDS - 1)] = vector[j];
+                words[min(4 * i + j, LOADED_WORDS - 1)] = vector[j];
         }
     } else {
-        [[unroll]] for (uint i = 0; i < OWN_WORDS; ++i)
+        [[unroll]] for (uint i = 0; i < LOADED_WORDS; ++i)
             words[i] = index_words[first + i / INDEX_WORDS * push.source_strides[0] * INDEX_WORDS + i % INDEX_WORDS];
     }
 }
 
+// The distances from `begin` to the hot coordinates of some indices, in a word.
+uint packed_distances(uint words[LOADED_WORDS], uint begin) {
+    uint packed = HIGHEST_BITS;
+    [[unroll]] for (uint i = 0; i < DISTANCES; ++i) {
+        uint hot = hot_coordinate(words[i * INDEX_WORDS], words[i * INDEX_WORDS + INDEX_WORDS - 1]);
+        uint distance = hot - begin;
+        if (ELEMENT_SIZE >= 4)
+            return distance;
+        packed |= min(distance, ELEMENT_MASK >> 1) << (i * ELEMENT_BITS & 31);
+    }
+    return packed;
+}
+
+// Words of distances whose indices an invocation loads at a time. With more, the indices would take so many registers
+// that fewer subgroups find room beside each other.
+const uint TOGETHER = DISTANCE_WORDS * LOADED_WORDS > 16 ? 16 / LOADED_WORDS : DISTANCE_WORDS;
+
+// The words of distances of an invocation's block, which is as in blocks[].
+void load_distances(uvec2 block, out uint distances[DISTANCE_WORDS]) {
+    uint indices[TOGETHER][LOADED_WORDS];
+    if (!SHARES_INDICES) {
+        [[unroll]] for (uint first = 0; first < DISTANCE_WORDS; first += TOGETHER) {
+            [[unroll]] for (uint i = 0; i < TOGETHER; ++i)
+                load_indices(block.x + (first + i) * DISTANCES * push.source_strides[0], indices[i]);
+            [[unroll]] for (uint i = 0; i < TOGETHER; ++i)
+                distances[first + i] = packed_distances(indices[i], block.y);
+        }
+        return;
+    }
+    blocks[gl_LocalInvocationID.x] = block;
+    barrier();
+    [[dont_unroll]] for (uint first = 0; first < DISTANCE_WORDS; first += TOGETHER) {
+        [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
+            uint word = (first + i) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+            uint index = blocks[word / DISTANCE_WORDS].x;
+            if (index != NOWHERE)
+                load_indices(index + word % DISTANCE_WORDS * DISTANCES * push.source_strides[0], indices[i]);
+        }
+        [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
+            uint word = (first + i) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+            shared_distances[word] = packed_distances(indices[i], blocks[word / DISTANCE_WORDS].y);
+        }
+    }
+    barrier();
+    [[unroll]] for (uint i = 0; i < DISTANCE_WORDS; ++i)
+        distances[i] = shared_distances[gl_LocalInvocationID.x * DISTANCE_WORDS + i];
+}
+
 void main() {
     Block block;
-    if (!find_block(block_index(), block))
+    bool has_block = find_block(block_index(), block);
+    if (!SHARES_INDICES && !has_block)
         return;
     uint chunk = RANK == 0 ? 0 : block.cursor.coordinates[RANK - 1];
     uint vectors_apart = RANK == 0 ? 0 : push.output_strides[RANK - 1] / ELEMENTS_PER_BLOCK / AXIS_CHUNK;
     uint begin = AXIS_START + chunk * AXIS_CHUNK;
     uint count = min(push.grouping - chunk * AXIS_CHUNK, AXIS_CHUNK);
-    // For elements smaller than a word: the distance, with the highest bit of the element set.
-    const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : ELEMENT_SIZE == 2 ? 0x80008000u : 0;
-    uvec4 distances = uvec4(HIGHEST_BITS);
-    uint indices[OWN_WORDS];
-    load_indices(block.cursor.source, indices);
-    [[unroll]] for (uint i = 0; i < ELEMENTS_PER_BLOCK; ++i) {
-        uint hot = hot_coordinate(indices[i * INDEX_WORDS], indices[i * INDEX_WORDS + INDEX_WORDS - 1]);
-        uint distance = hot - begin;
-        if (ELEMENT_SIZE >= 4) {
-            [[unroll]] for (uint part = 0; part < WORDS_PER_ELEMENT; ++part)
-                distances[min(i * WORDS_PER_ELEMENT + part, 3)] = distance;
-        } else {
-            distances[i / ELEMENTS_PER_WORD] |= min(distance, ELEMENT_MASK >> 1)
-                << (i % ELEMENTS_PER_WORD * ELEMENT_BITS);
-        }
-    }
+    uint words[DISTANCE_WORDS];
+    load_distances(uvec2(has_block ? block.cursor.source : NOWHERE, begin), words);
+    if (!has_block)
+        return;
+    uvec4 distances;
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+        distances[i] = words[i * DISTANCE_WORDS / 4];
     uvec4 off_block = repeat_element(value_word(false, 0), value_word(false, WORDS_PER_ELEMENT - 1));
     uvec4 on_block = repeat_element(value_word(true, 0), value_word(true, WORDS_PER_ELEMENT - 1));
     uvec4 difference = off_block ^ on_block;

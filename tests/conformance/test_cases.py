@@ -246,6 +246,7 @@ def test_each_group_belongs_to_a_rule() -> None:
     sizes_around_what_kernels_are_made_of = {
         "slice1:short_rows",
         "one_hot:rows",
+        "one_hot:rows_of_blocks",
         "one_hot:whole_rows",
         "diagonal_matrix1:small_matrices",
         "slice1:transpose_whole_blocks",

@@ -272,6 +272,51 @@ MUTANTS = (
         "boxes",
     ),
     Mutant(
+        "an invocation's first unit again in place of the others",
+        "slice1/elements.comp",
+        (
+            (
+                "load_unit(source + min(place + i * distance, size - 1) * source_stride)",
+                "load_unit(source + place * source_stride)",
+            ),
+        ),
+        ("slice1:window", "slice1:layout"),
+        "elements",
+    ),
+    Mutant(
+        "units past the end of a dimension",
+        "slice1/elements.comp",
+        (("        if (coordinate < size) {", "        {"),),
+        ("slice1:layout:output=rows;*", "slice1:window"),
+        "elements",
+    ),
+    Mutant(
+        "the elements of a word as far apart as words",
+        "slice1/elements.comp",
+        (("uint(int(push.source_strides[0]) / int(PARTS));", "push.source_strides[0];"),),
+        ("slice1:layout", "slice1:short_rows"),
+        "elements",
+    ),
+    Mutant(
+        "as many units along a dimension as invocations",
+        "slice1/elements.comp",
+        (("(push.sizes[dimension] + UNITS - 1) / UNITS : push", "push.sizes[dimension] / UNITS : push"),),
+        ("slice1:layout", "slice1:window"),
+        "elements",
+    ),
+    Mutant(
+        "the indices of the first block for all blocks of a workgroup",
+        "one_hot/chunks.comp",
+        (("uint index = blocks[word / DISTANCE_WORDS].x;", "uint index = blocks[0].x;"),),
+        ("one_hot:rows_of_blocks",),
+    ),
+    Mutant(
+        "the chunk of the first block for all blocks of a workgroup",
+        "one_hot/chunks.comp",
+        (("blocks[word / DISTANCE_WORDS].y);", "blocks[0].y);"),),
+        ("one_hot:rows_of_blocks",),
+    ),
+    Mutant(
         "a block's first indices for all of its elements",
         "one_hot/chunks.comp",
         (("index_vectors[first / 4 + i]", "index_vectors[first / 4]"),),

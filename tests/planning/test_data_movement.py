@@ -225,7 +225,9 @@ def test_a_path_for_all_operators_leaves_those_without_it_alone() -> None:
 
 
 def test_an_unknown_path_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(ValueError, match="SLICE1 has no kernel path 'integer'; it has 'blocks', 'tiles', 'boxes'"):
+    with pytest.raises(
+        ValueError, match="SLICE1 has no kernel path 'integer'; it has 'blocks', 'elements', 'tiles', 'boxes'"
+    ):
         plan(DESCRIPTORS["slice of bytes"], profiles.load("swiftshader"), path="integer")
 
 
@@ -297,6 +299,33 @@ def one_hot(data_type: DataType, count: int, depth: int, axis: int) -> OneHotDes
         output_tensor=TensorDesc(data_type, [depth, count] if axis == 0 else [count, depth]),
         axis=axis,
     )
+
+
+@pytest.mark.parametrize(
+    ("data_type", "mebibytes", "chunk", "shares"),
+    [
+        (DataType.UINT8, 256, 64, 1),
+        (DataType.UINT8, 16, 32, 0),  # 64 workgroups of 64 coordinates would leave half of the processors without one
+        (DataType.UINT8, 1, 8, 0),
+        (DataType.FLOAT16, 256, 64, 0),
+    ],
+)
+def test_chunks_of_one_hots_give_most_processors_a_workgroup(
+    data_type: DataType, mebibytes: int, chunk: int, shares: int
+) -> None:
+    desc = one_hot(data_type, (mebibytes << 20) // (256 * data_type.size_in_bytes), 256, 0)
+    for dispatch in plan(desc, profiles.load("nvidia-h200")).dispatches:
+        names = kernel_interface(dispatch.kernel).specialization_constants
+        constants = dict(zip(names, dispatch.specialization, strict=True))
+        assert (constants["AXIS_CHUNK"], constants["SHARES_INDICES"]) == (chunk, shares)
+
+
+def test_one_hots_of_a_cpu_have_whole_chunks() -> None:
+    (dispatch,) = plan(one_hot(DataType.UINT8, 4096, 256, 0), profiles.load("lavapipe-25.0")).dispatches
+    constants = dict(
+        zip(kernel_interface(dispatch.kernel).specialization_constants, dispatch.specialization, strict=True)
+    )
+    assert (constants["AXIS_CHUNK"], constants["SHARES_INDICES"]) == (64, 0)
 
 
 @pytest.mark.parametrize(

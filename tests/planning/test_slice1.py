@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dmlvk import DataType, Slice1Desc
@@ -14,7 +15,8 @@ from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, LoopOperand, simplified
 from dmlvk.planning.slice1.boxes import LARGE, SMALL, Room, boxes, with_larger_elements
 from dmlvk.planning.slice1.choice import PATHS, cheapest, nest_of
-from dmlvk.planning.slice1.path import SECTOR_SIZE, loops_of, sectors_of, sectors_of_box
+from dmlvk.planning.slice1.elements import UNITS, ElementsPath
+from dmlvk.planning.slice1.path import LINE_SIZE, SECTOR_SIZE, loops_of, sectors_of, sectors_of_box
 from tests import profiles
 from tests.planning.test_data_movement import permuted
 
@@ -125,6 +127,45 @@ def test_a_gap_of_less_than_a_sector_is_moved_as_well() -> None:
     assert sectors_of_box(far, 1, [16, 64]) == 64 * sectors_of(16, 16)
 
 
+@given(nests())
+def test_elements_are_copied_once_each(piece: LoopNest) -> None:
+    """The places of all units of all invocations, as elements.comp finds them, are the piece's."""
+    candidate = ElementsPath().candidate(piece, H200)
+    if candidate is None:
+        assert piece.operands[0].element_size < 4 or not piece.dimensions
+        return
+    units, counts = candidate.arguments.nest, candidate.arguments.counts
+    assert units is not None and counts is not None
+    loops, split = loops_of(units), candidate.arguments.specialization["SPLIT_DIMENSION"]
+    assume(math.prod(counts) <= 20_000)
+    index = np.arange(math.prod(counts))
+    assert candidate.arguments.invocation_count == len(index)
+    outputs, sources = units.operands[0].start + 0 * index, units.operands[1].start + 0 * index
+    for k, (loop, count) in enumerate(zip(loops, counts, strict=True)):
+        coordinate, index = index % count, index // count
+        if k == split:
+            place, distance = coordinate, count
+        else:
+            outputs, sources = outputs + coordinate * loop.output_stride, sources + coordinate * loop.source_stride
+    places = place[:, None] + distance * np.arange(UNITS)
+    kept = places < loops[split].size
+    outputs = (outputs[:, None] + places * loops[split].output_stride)[kept]
+    sources = (sources[:, None] + places * loops[split].source_stride)[kept]
+    parts = units.operands[0].element_size // units.operands[1].element_size
+    step = loops[0].source_stride // parts
+    copied = {
+        (output * parts + part, source + part * step)
+        for output, source in zip(outputs.tolist(), sources.tolist(), strict=True)
+        for part in range(parts)
+    }
+    assert len(copied) == len(outputs) * parts == piece.element_count
+    expected = [np.array([operand.start]) for operand in piece.operands]
+    for dimension in piece.dimensions:
+        for k, stride in enumerate(dimension.strides):
+            expected[k] = (expected[k][:, None] + stride * np.arange(dimension.size)).ravel()
+    assert copied == set(zip(*(places.tolist() for places in expected), strict=True))
+
+
 def test_every_path_has_an_estimate_or_none() -> None:
     desc = permuted(DataType.FLOAT32, [64, 3, 64, 64], [0, 2, 3, 1])
     seconds = {path.name: path.seconds(nest_of(desc), H200) for path in PATHS}
@@ -138,3 +179,19 @@ def test_every_path_has_an_estimate_or_none() -> None:
 def test_cpu_drivers_keep_to_blocks(device: str, order: tuple[int, ...]) -> None:
     desc: Slice1Desc = permuted(DataType.UINT8, [300, 7, 50], list(order))
     assert cheapest(nest_of(desc), profiles.load(device)).name == "blocks"
+
+
+@pytest.mark.parametrize("element_size", [1, 2, 4, 8])
+@pytest.mark.parametrize("step", [1, -1, 2, -3, 20, 1000])
+def test_steps_are_copied_by_elements_if_loads_share_lines(element_size: int, step: int) -> None:
+    rows = nest(element_size, [(1000, 1024, 1 << 20), (1024, 1, step)], source_start=1023 * abs(min(step, 0)))
+    name = "elements" if abs(step) > 1 and abs(step) * element_size < LINE_SIZE else "blocks"
+    assert cheapest(rows, H200).name == name
+    assert cheapest(rows, profiles.load("lavapipe-25.0")).name == "blocks"
+
+
+@pytest.mark.parametrize(
+    ("size", "name"), [(7, "elements"), (101, "elements"), (100, "blocks"), (8, "blocks"), (1021, "blocks")]
+)
+def test_short_rows_are_copied_by_elements_unless_they_are_whole_blocks(size: int, name: str) -> None:
+    assert cheapest(nest(4, [(10_000, size, size + 1), (size, 1, 1)], source_start=1), H200).name == name

@@ -171,6 +171,11 @@ def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, describe(p.index, p.type, (3, 70, p.row), 1, output=p.output), p)
 
 
+def rows_of_blocks(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Outputs whose rows run along the indices in whole blocks, enough of them for each processor."""
+    return workload(numbers, describe(p.index, p.type, (3, p.depth, p.row), 1), p, limits=SMALL_WORKGROUPS)
+
+
 def whole_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Outputs whose rows are whole blocks, of which a workgroup writes many after it has loaded their indices."""
     return workload(numbers, describe(p.index, p.type, (p.rows, p.depth), 1, output=p.output), p)
@@ -283,6 +288,15 @@ GROUPS = (
         row=(1, 2, 3, 4, 7, 16, 33, 161),
         output=("packed", "rows"),
         device=GPU_AND_OWN,
+    ),
+    group(
+        "one_hot:rows_of_blocks",
+        rows_of_blocks,
+        type=TYPES_BY_SIZE,
+        index=INDEX_TYPES,
+        row=(1024, 1040),
+        depth=(7, 150),
+        device=GPU,
     ),
     group(
         "one_hot:whole_rows",

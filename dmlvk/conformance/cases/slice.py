@@ -143,7 +143,7 @@ GROUPS = (
         type={"uint8": DataType.UINT8},
         step=(2,),
         reach=("to_the_end", "shorter"),
-        path=("boxes",),
+        path=("boxes", "elements"),
     ),
     group("slice:far", far, type={"uint32": DataType.UINT32}, step=(1 << 31, (1 << 32) - 1)),
     group("slice:page", page, example=("1", "2"), default="all"),

@@ -11,14 +11,18 @@ from dmlvk.planning.loop_nest import Dimension, LoopNest, LoopOperand, simplifie
 from dmlvk.planning.plan import Plan, require_path
 from dmlvk.planning.slice1.blocks import BlocksPath
 from dmlvk.planning.slice1.boxes import BoxesPath
+from dmlvk.planning.slice1.elements import ElementsPath
 from dmlvk.planning.slice1.path import CopyPath
 from dmlvk.planning.slice1.tiles import TilesPath
 
 # The first takes every piece.
 EVERY_PIECE = BlocksPath()
-PATHS: tuple[CopyPath, ...] = (EVERY_PIECE, TilesPath(), BoxesPath())
+# In place of the first, for pieces that it suits.
+ELEMENTS = ElementsPath()
+BY_SHARED_MEMORY: tuple[CopyPath, ...] = (TilesPath(), BoxesPath())
+PATHS: tuple[CopyPath, ...] = (EVERY_PIECE, ELEMENTS, *BY_SHARED_MEMORY)
 PATH_NAMES = tuple(path.name for path in PATHS)
-# A path has to take so much less than those before it: estimates are no better than that.
+# A path by shared memory has to take so much less than those before it: estimates are no better than that.
 GAIN = 0.95
 
 
@@ -66,8 +70,8 @@ def cheapest(nest: LoopNest, profile: DeviceProfile) -> CopyPath:
     if profile.device_type is DeviceType.CPU:
         return best
     least = best.seconds(nest, profile)
-    for path in PATHS[1:]:
+    for path in BY_SHARED_MEMORY:
         seconds = path.seconds(nest, profile)
         if seconds < GAIN * least:
             best, least = path, seconds
-    return best
+    return ELEMENTS if best is EVERY_PIECE and ELEMENTS.seconds(nest, profile) < least else best
