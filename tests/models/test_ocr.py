@@ -72,8 +72,8 @@ def test_each_node_on_the_device_equals_onnx_runtimes(
 ) -> None:
     findings = examined(name, format, device)
     assert findings.on_device.count("QLinearConv" if format == "QOperator" else "Conv") == NETWORKS[name][0]
-    # Of a node that a run needs for its sizes alone, all is known before; here it runs, beside those of the device.
-    assert 2 * len(findings.on_device) <= len(findings.nodes) <= 2 * len(findings.on_device) + 4
+    # What follows from sizes alone, up to six nodes a run, is known before; here it runs, beside those of the device.
+    assert 2 * len(findings.on_device) <= len(findings.nodes) <= 2 * len(findings.on_device) + 12
     assert not differences(findings.nodes)
 
 
