@@ -28,6 +28,18 @@ FAMILIES = {
     "*_convolution*/depthwise_*": "_depthwise",
 }
 
+# Operators whose kernels are few and have most of their code in common: their archive, by a pattern of the kernel's
+# name.
+TOGETHER = {
+    "element_wise_*/*": "element_wise",
+    "byte_table/*": "element_wise",
+    "byte_table_mean/*": "windows",
+    "*_average_pooling/*": "windows",
+    "max_pooling2/*": "windows",
+    "diagonal_matrix1/*": "data_movement",
+    "one_hot/*": "data_movement",
+}
+
 LARGEST_ID = 1 << 22  # a distance and its sign have three bytes
 
 # What is known of SPIR-V's instructions. What is wrong or missing here costs bytes of the archive, not a module's bits.
@@ -47,6 +59,9 @@ DECLARATIONS = {3, 5, 6, 10, 11, 14, 15, 16, 17, 71, 72}
 
 def archive_of(kernel: str) -> str:
     """The name of the archive that has a kernel."""
+    for pattern, archive in TOGETHER.items():
+        if fnmatch.fnmatchcase(kernel, pattern):
+            return archive
     families = (family for pattern, family in FAMILIES.items() if fnmatch.fnmatchcase(kernel, pattern))
     return kernel.split("/")[0] + next(families, "")
 

@@ -94,6 +94,5 @@ GROUPS = (
         window=WINDOWS,
         layout=("NCHW", "NHWC"),
         type={kind.name.lower(): kind for kind in (DataType.INT8, DataType.UINT8, DataType.INT16)},
-        default="all",
     ),
 )
