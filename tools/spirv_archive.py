@@ -38,6 +38,7 @@ TOGETHER = {
     "max_pooling2/*": "windows",
     "diagonal_matrix1/*": "data_movement",
     "one_hot/*": "data_movement",
+    "slice1/*": "data_movement",
 }
 
 LARGEST_ID = 1 << 22  # a distance and its sign have three bytes
