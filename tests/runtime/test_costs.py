@@ -55,12 +55,15 @@ def bindings(device: dmlvk.Device) -> list[Any]:
 
 
 def warm(device: dmlvk.Device, step: Callable[[], object]) -> int:
+    """The fewest bytecodes of three calls: one of them may find that work of another thread has just ended."""
     for _ in range(3):
         step()
         device.wait()
-    found = bytecodes(step)
-    device.wait()
-    return found
+    found = []
+    for _ in range(3):
+        found.append(bytecodes(step))
+        device.wait()
+    return min(found)
 
 
 def test_a_call(device: dmlvk.Device) -> None:
