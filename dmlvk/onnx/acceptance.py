@@ -27,11 +27,7 @@ LACKING = "NOT_IMPLEMENTED"
 class Outline(NamedTuple):
     """A copy of a model as it was given, with inputs in the place of its large constants.
 
-    Attributes
-    ----------
-    model : ModelProto
-    inputs : frozenset of str
-        The inputs that the model has itself.
+    inputs: the inputs that the model has itself.
     """
 
     model: onnx.ModelProto
@@ -75,21 +71,11 @@ def require_accepted(outline: Outline, model: onnx.ModelProto, constants: Mappin
 
     Without the package onnxruntime, only what would end the process is looked for.
 
-    Parameters
-    ----------
-    outline : Outline
-        Of the model as it was given.
-    model : ModelProto
-        Its normal form.
-    constants : mapping of str to ndarray
-        Initializers that are kept beside it.
-    place : str
-        The model's name for messages.
-
-    Raises
-    ------
-    ModelError
-        With ONNX Runtime's words.
+    outline: of the model as it was given.
+    model: its normal form.
+    constants: initializers that are kept beside it.
+    place: the model's name for messages.
+    Raises ModelError: with ONNX Runtime's words.
     """
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
         for node in nested(nodes):

@@ -358,23 +358,11 @@ def _operands(node: Node) -> Sequence[int]:
 def table_of(graph: Graph, node: Node, shapes: Sequence[tuple[int, ...]]) -> Array:
     """The table of a chain.
 
-    Parameters
-    ----------
-    node : Node
-        Its table's.
-    shapes : sequence of tuple of int
-        Those of the sources: where one of two operands is repeated, the host's addition depends on which.
-
-    Returns
-    -------
-    ndarray
-        Of the output's type, or of that of a mean's input: (256,), (channels, 256) where parameters differ along a
+    node: its table's.
+    shapes: those of the sources: where one of two operands is repeated, the host's addition depends on which.
+    Returns of the output's type, or of that of a mean's input: (256,), (channels, 256) where parameters differ along a
         dimension, or (256, 256) with the first source's values along the first dimension.
-
-    Raises
-    ------
-    NotOnDeviceError
-        The host's library refuses the chain, or its results depend on an element's place.
+    Raises NotOnDeviceError: the host's library refuses the chain, or its results depend on an element's place.
     """
     if len(shapes) == 2:
         questions = _of_two(repeated(*shapes))

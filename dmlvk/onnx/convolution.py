@@ -71,17 +71,9 @@ def require_exact_scales(scales: Sequence[Array], *, are_constant: bool = False)
     It multiplies a sum by input scale x filter scale / output scale. Where a step of that leaves the normal range of
     float32, kernels and ONNX Runtime part: 0 times infinity is NaN, and a GPU may take denormals for 0.
 
-    Parameters
-    ----------
-    scales : sequence of ndarray
-        Of the input, of the filter (one, or one for each channel) and of the output.
-    are_constant : bool
-        Whether a plan can give the device others with the same total: see `_with_normal_product`.
-
-    Raises
-    ------
-    NotOnDeviceError
-        With the scale.
+    scales: of the input, of the filter (one, or one for each channel) and of the output.
+    are_constant: whether a plan can give the device others with the same total: see `_with_normal_product`.
+    Raises NotOnDeviceError: with the scale.
     """
     source, filters, output = (np.asarray(scale, np.float32).reshape(-1) for scale in scales)
     if 1 not in (source.size, filters.size) or 1 not in (max(source.size, filters.size), output.size):
@@ -218,10 +210,8 @@ def _rows_desc(dtype: np.dtype[Any], channels: int, rows: int) -> TensorDesc:
 def spatial_arrays(attributes: Mapping[str, Any], sizes: Sequence[int], taps: Sequence[int]) -> dict[str, Any]:
     """Strides, dilations and paddings of a convolution's attributes, in the order of `output_size`.
 
-    Raises
-    ------
-    NotOnDeviceError
-        The attributes do not fit the filter, or they are such that ONNX and its runtimes do not agree about them.
+    Raises NotOnDeviceError: the attributes do not fit the filter, or they are such that ONNX and its runtimes do not
+        agree about them.
     """
     rank = len(sizes)
     if tuple(attributes.get("kernel_shape", taps)) != tuple(taps):

@@ -44,21 +44,14 @@ REASON = "it costs less on the host: what the device would save is less than wha
 class Costs:
     """What runs and crossings cost. Each is a physical quantity; the choice needs no more than their magnitudes.
 
-    Attributes
-    ----------
-    host_call : float
-        Seconds of a node on the host beside its work: ONNX Runtime's own dispatch.
-    host_bytes, host_operations : float
-        Bytes that one processor of the host moves in a second, and operations of quantized products that all do.
-    device_dispatch : float
-        Seconds of a dispatch beside its work.
-    device_bytes, device_operations : float
-        The same of the device.
-    crossing : float
-        Seconds of a value's way over the bus beside its bytes: the end of a submission or of a part on the host, a
-        wait, and the call that begins the next one.
-    bus_bytes : float
-        Bytes of pageable memory that cross the bus in a second.
+    host_call: seconds of a node on the host beside its work: ONNX Runtime's own dispatch.
+    host_bytes, host_operations: bytes that one processor of the host moves in a second, and operations of quantized
+        products that all do.
+    device_dispatch: seconds of a dispatch beside its work.
+    device_bytes, device_operations: the same of the device.
+    crossing: seconds of a value's way over the bus beside its bytes: the end of a submission or of a part on the host,
+        a wait, and the call that begins the next one.
+    bus_bytes: bytes of pageable memory that cross the bus in a second.
     """
 
     host_call: float
@@ -93,12 +86,9 @@ def cheaper_on_host(
 ) -> dict[int, str]:
     """The nodes that the host runs although the device could, with the reason.
 
-    Parameters
-    ----------
-    on_host : mapping of int to str
-        By number, the nodes that the host must run.
-    kinds : mapping of str to (tuple of int, dtype)
-        Shape and type of the values, as far as they are known. The bytes of others are not counted.
+    on_host: by number, the nodes that the host must run.
+    kinds: mapping of str to (tuple of int, dtype). Shape and type of the values, as far as they are known. The bytes of
+        others are not counted.
     """
     from networkx import DiGraph, minimum_cut
     from networkx.algorithms.flow import boykov_kolmogorov

@@ -14,12 +14,8 @@ ALL = "all"
 def opened(device: DeviceName | Iterable[DeviceName]) -> list[Device]:
     """The devices that a session's argument names, opened unless they are Devices.
 
-    Raises
-    ------
-    DeviceError
-        There is no such device.
-    ValueError
-        No device is named, or one twice.
+    Raises DeviceError: there is no such device.
+    Raises ValueError: no device is named, or one twice.
     """
     if isinstance(device, str) and device == ALL:
         return [Device(info.index) for info in best_devices()]

@@ -21,10 +21,7 @@ from dmlvk.vulkan.interrupts.monitor import Monitor
 class Turns(Monitor):
     """The threads that take turns on a device.
 
-    Attributes
-    ----------
-    users : set of int
-        The threads that run there or wait for their turn.
+    users: the threads that run there or wait for their turn.
     """
 
     __slots__ = ("users",)
@@ -37,14 +34,9 @@ class Turns(Monitor):
 class DirectRun(ABC):
     """A run of a single step.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The outputs, in their order.
-    feeds : mapping of str to ndarray
-        Those of the run that the step was planned for: sizes of inputs that it does not read may be constants of it.
-    is_all : bool
-        Whether these are the outputs of a caller who names none.
+    names: the outputs, in their order.
+    feeds: those of the run that the step was planned for: sizes of inputs that it does not read may be constants of it.
+    is_all: whether these are the outputs of a caller who names none.
     """
 
     def __init__(self, names: Sequence[str], feeds: Mapping[str, Any], is_all: bool) -> None:
@@ -171,14 +163,9 @@ def direct_run(
 ) -> DirectRun | None:
     """A run like the last one of these steps; None where a run has to look at more than the arguments' sizes and types.
 
-    Parameters
-    ----------
-    steps : sequence of Step
-        All steps of the run.
-    turns : Turns
-        Of the threads that run here.
-    names, feeds, is_all
-        As for `DirectRun`.
+    steps: all steps of the run.
+    turns: of the threads that run here.
+    names, feeds, is_all: as for `DirectRun`.
     """
     step = steps[0] if len(steps) == 1 else None
     if isinstance(step, HostStep):

@@ -18,10 +18,7 @@ class NotOnDeviceError(Exception):
 class RefusedError(Exception):
     """A node of a device step cannot run on the device with the values of this run.
 
-    Parameters
-    ----------
-    index : int
-        The node's number in the graph.
+    index: the node's number in the graph.
     """
 
     def __init__(self, index: int, reason: str) -> None:

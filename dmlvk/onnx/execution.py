@@ -24,16 +24,10 @@ from dmlvk.tensor_desc import TensorDesc
 class Held:
     """A value of a run: on the host, on the device, or on both.
 
-    Parameters
-    ----------
-    array : object, optional
-        An array, or another kind of ONNX's values (a list), which only the host uses.
-    tensor : Tensor, optional
-        The elements as unsigned integers of their size.
-    value : Value, optional
-        Shape and type of the tensor.
-    is_shared : bool
-        Whether the array is a feed's or a constant's memory, so that no caller may have it.
+    array: an array, or another kind of ONNX's values (a list), which only the host uses.
+    tensor: the elements as unsigned integers of their size.
+    value: shape and type of the tensor.
+    is_shared: whether the array is a feed's or a constant's memory, so that no caller may have it.
     """
 
     def __init__(
@@ -95,12 +89,8 @@ def write(tensor: Tensor | InputInPieces, array: Array) -> None:
 def own_results(held: Sequence[Held | None], constants: Sequence[Any]) -> list[Any]:
     """The results of a run, each of which is the caller's own: it shares no memory with any other array.
 
-    Parameters
-    ----------
-    held : sequence of Held or None
-        The values of the outputs; None for those that are constants.
-    constants : sequence of ndarray or None
-        Their elements.
+    held: the values of the outputs; None for those that are constants.
+    constants: their elements.
     """
     taken: set[int] = set()
     results: list[Any] = []
@@ -162,21 +152,11 @@ def is_best_on_host(device: Device, program: Program, value: Value) -> bool:
 class Execution:
     """A program with its memory on a device.
 
-    Parameters
-    ----------
-    wanted : iterable of str
-        The outputs that are read after a run.
-    operators : sequence of CompiledOperator, optional
-        Those of another execution of the program, with their weights; by default they are compiled.
-
-    Attributes
-    ----------
-    input_tensors : dict of str to Tensor or InputInPieces
-        Those that a dispatch uses.
-    output_tensors : dict of str to Tensor
-        Outputs that are inputs or constants have none.
-    bindings : tuple of Binding
-        The operators with their tensors, in their order.
+    wanted: the outputs that are read after a run.
+    operators: those of another execution of the program, with their weights; by default they are compiled.
+    input_tensors: those that a dispatch uses.
+    output_tensors: outputs that are inputs or constants have none.
+    bindings: the operators with their tensors, in their order.
     """
 
     def __init__(

@@ -25,17 +25,10 @@ FEW_ELEMENTS = 1 << 14
 def fold(graph: Graph, kinds: Mapping[str, ShapeAndType] | None = None) -> dict[int, str]:
     """Take constants and unused nodes out of a graph.
 
-    Parameters
-    ----------
-    graph : Graph
-        It is changed.
-    kinds : mapping of str to (tuple of int, dtype), optional
-        Shape and type of values, where more is known of them than the graph says.
-
-    Returns
-    -------
-    dict of int to str
-        By number, the reasons of the nodes that are gone.
+    graph: it is changed.
+    kinds: mapping of str to (tuple of int, dtype). Shape and type of values, where more is known of them than the graph
+        says.
+    Returns by number, the reasons of the nodes that are gone.
     """
     reasons: dict[int, str] = {}
     for node in graph.nodes:
@@ -61,17 +54,9 @@ def fold(graph: Graph, kinds: Mapping[str, ShapeAndType] | None = None) -> dict[
 def with_known_sizes(graph: Graph, kinds: Mapping[str, ShapeAndType]) -> tuple[Graph, dict[int, str]]:
     """A graph in which the sizes of known values, and what is computed from them alone, are constants.
 
-    Parameters
-    ----------
-    graph : Graph
-        It is not changed.
-    kinds : mapping of str to (tuple of int, dtype)
-        Shape and type of values for one combination of input sizes.
-
-    Returns
-    -------
-    tuple of Graph and dict of int to str
-        The graph, or the given one where nothing becomes constant, and the reasons of the nodes that are gone.
+    graph: it is not changed.
+    kinds: mapping of str to (tuple of int, dtype). Shape and type of values for one combination of input sizes.
+    Returns the graph, or the given one where nothing becomes constant, and the reasons of the nodes that are gone.
     """
     found: dict[str, Array] = {}
     reasons: dict[int, str] = {}

@@ -32,14 +32,9 @@ def foreseen(
 ) -> tuple[list[OperatorDesc], dict[int, str]]:
     """The descriptors of a run's dispatches, and by number the reasons of the nodes that cannot run on the device.
 
-    Parameters
-    ----------
-    on_host : mapping of int to str
-        By number, the host's nodes.
-    kinds : mapping of str to (tuple of int, dtype)
-        Those of `inferred_kinds`. Nodes of other values are left out.
-    channels_last : bool
-        Whether tensors between convolutions have their channels last.
+    on_host: by number, the host's nodes.
+    kinds: mapping of str to (tuple of int, dtype). Those of `inferred_kinds`. Nodes of other values are left out.
+    channels_last: whether tensors between convolutions have their channels last.
     """
     descs: list[OperatorDesc] = []
     refused: dict[int, str] = {}
@@ -79,11 +74,8 @@ def _device_parts(graph: Graph, on_host: Mapping[int, str]) -> list[list[Node]]:
 def sized(graph: Graph, given: Mapping[str, ShapeAndType]) -> tuple[Graph, dict[int, str], dict[str, ShapeAndType]]:
     """A graph in which the sizes that follow from those of the inputs are constants.
 
-    Returns
-    -------
-    tuple of Graph, dict of int to str and dict of str to (tuple of int, dtype)
-        The graph, or the given one where nothing becomes constant; by number, the reasons of the nodes that are gone;
-        and the shapes and types that are known.
+    Returns the graph, or the given one where nothing becomes constant; by number, the reasons of the nodes that are
+        gone; and the shapes and types that are known.
     """
     reasons: dict[int, str] = {}
     while True:

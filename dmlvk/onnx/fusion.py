@@ -23,10 +23,7 @@ PARAMETERS = ("scale_tensor", "zero_point_tensor")
 def fused(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
     """The dispatches of a program, in order, with sums as last steps of convolutions.
 
-    Parameters
-    ----------
-    kept : collection of int
-        Storages whose contents are read after the last dispatch, or written before the first.
+    kept: storages whose contents are read after the last dispatch, or written before the first.
     """
     uses = Counter(storage for operation in operations for storage, _ in operation.places.values())
     convolutions: dict[tuple[int, int], int] = {}

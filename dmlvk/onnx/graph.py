@@ -31,16 +31,11 @@ LARGEST_SIZES = 1 << 12
 class HostOptions(NamedTuple):
     """What the library of the host's nodes is told, by the names of ONNX Runtime's SessionOptions.
 
-    Attributes
-    ----------
-    intra_op_num_threads, inter_op_num_threads : int
-        Threads within an operator, and of operators beside each other; 0 for the library's own choice.
-    is_parallel : bool
-        Whether operators run beside each other.
-    log_severity_level : int
-        From 0, all messages, to 4, none but those after which it cannot go on.
-    graph_optimization_level : int, optional
-        As ONNX Runtime numbers them.
+    intra_op_num_threads, inter_op_num_threads: threads within an operator, and of operators beside each other; 0 for
+        the library's own choice.
+    is_parallel: whether operators run beside each other.
+    log_severity_level: from 0, all messages, to 4, none but those after which it cannot go on.
+    graph_optimization_level: as ONNX Runtime numbers them.
     """
 
     intra_op_num_threads: int = 0
@@ -54,17 +49,10 @@ class HostOptions(NamedTuple):
 class Node:
     """A node.
 
-    Attributes
-    ----------
-    index : int
-        Its number, unique in the graph.
-    proto : NodeProto
-    version : int
-        The version of its domain's operator set; 0 if the model does not say.
-    captured : tuple of str
-        Values of the graph that only the node's own graphs (the branches of an If) name.
-    originals : tuple of Node
-        The model's own nodes, where this one is the device's form of several.
+    index: its number, unique in the graph.
+    version: the version of its domain's operator set; 0 if the model does not say.
+    captured: values of the graph that only the node's own graphs (the branches of an If) name.
+    originals: the model's own nodes, where this one is the device's form of several.
     """
 
     index: int
@@ -114,19 +102,12 @@ class Node:
 class Graph:
     """The nodes of a model in an order in which they can run, and what is known of its values.
 
-    Attributes
-    ----------
-    model : ModelProto
-    inputs : dict of str to ValueInfoProto
-        Those that a run must be given: inputs without an initializer.
-    replaceable : dict of str to ValueInfoProto
-        Inputs with an initializer, which a run may be given too.
-    types : dict of str to TypeProto
-        As far as ONNX's inference finds them, or else as the model says.
-    uncertain : set of str
-        The values whose types only the model says. Their sizes may be those of another batch or of an earlier model.
-    host_optimizes : bool
-        Whether ONNX Runtime may replace the host's nodes by others, which changes bits.
+    inputs: those that a run must be given: inputs without an initializer.
+    replaceable: inputs with an initializer, which a run may be given too.
+    types: as far as ONNX's inference finds them, or else as the model says.
+    uncertain: the values whose types only the model says. Their sizes may be those of another batch or of an earlier
+        model.
+    host_optimizes: whether ONNX Runtime may replace the host's nodes by others, which changes bits.
     """
 
     def __init__(self, loaded: LoadedModel) -> None:

@@ -80,21 +80,11 @@ def threads_of_a_part(wanted: int, kinds_of_devices: int, given: int, before: fl
     session of the whole would have, in proportion to their work. Each has its caller's thread; the others are dealt out
     in the order of the parts.
 
-    Parameters
-    ----------
-    wanted : int
-        The threads of one session of the whole; 0 for as many as there are processors.
-    kinds_of_devices : int
-        The kinds of devices of a session, each of which has parts of its own.
-    given : int
-        The threads of earlier parts, without their caller's.
-    before, after : float
-        The share of the host's work that is in earlier parts, and that with this part's.
-
-    Returns
-    -------
-    int
-        0 if the one part that there is may have what ONNX Runtime takes by itself.
+    wanted: the threads of one session of the whole; 0 for as many as there are processors.
+    kinds_of_devices: the kinds of devices of a session, each of which has parts of its own.
+    given: the threads of earlier parts, without their caller's.
+    before, after: the share of the host's work that is in earlier parts, and that with this part's.
+    Returns 0 if the one part that there is may have what ONNX Runtime takes by itself.
     """
     if kinds_of_devices == 1 and (before, after) == (0.0, 1.0):
         return wanted
@@ -113,10 +103,7 @@ def processors() -> int:
 def host_session_options() -> Any:
     """SessionOptions of ONNX Runtime as it makes them.
 
-    Raises
-    ------
-    ModelError
-        ONNX Runtime is not installed.
+    Raises ModelError: ONNX Runtime is not installed.
     """
     runtime = _onnx_runtime()
     if runtime is None:
@@ -132,26 +119,14 @@ def host_name() -> str:
 class HostPart:
     """Some nodes of a graph as a model of their own.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        In an order in which they can run.
-    inputs, outputs : sequence of str
-        The values that come from outside, and those that are used outside.
-    kinds : mapping of str to TypeProto
-        Types of the inputs.
-    optimize : bool
-        Whether ONNX Runtime may replace nodes by others, which can change the last bits.
-    threads : int
-        That share the work; 0 for what ONNX Runtime takes by itself.
-    spins : bool
-        Whether the threads may spin while they wait, as ONNX Runtime's do by default: the part is the whole model.
-
-    Attributes
-    ----------
-    run_arrays : callable, optional
-        ONNX Runtime's own run: from names of outputs, all inputs as arrays that NumPy has a type for, and None to a
-        list of outputs. None where values have to be converted.
+    nodes: in an order in which they can run.
+    inputs, outputs: the values that come from outside, and those that are used outside.
+    kinds: types of the inputs.
+    optimize: whether ONNX Runtime may replace nodes by others, which can change the last bits.
+    threads: that share the work; 0 for what ONNX Runtime takes by itself.
+    spins: whether the threads may spin while they wait, as ONNX Runtime's do by default: the part is the whole model.
+    run_arrays: ONNX Runtime's own run: from names of outputs, all inputs as arrays that NumPy has a type for, and None
+        to a list of outputs. None where values have to be converted.
     """
 
     def __init__(
@@ -210,10 +185,7 @@ class HostPart:
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
         """The outputs, in their order.
 
-        Raises
-        ------
-        ModelError
-            The host's library refuses the nodes or their inputs.
+        Raises ModelError: the host's library refuses the nodes or their inputs.
         """
         try:
             return self._run({**feeds, **self._given})

@@ -25,10 +25,7 @@ LONGEST_LIST = 1 << 16
 def require_harmless(node: onnx.NodeProto, place: str) -> None:
     """Refuse a node at which the inference ends the process, ONNX Runtime's as well.
 
-    Raises
-    ------
-    ModelError
-        Its number of outputs is not the one that it says, or an input is absent that it must have.
+    Raises ModelError: its number of outputs is not the one that it says, or an input is absent that it must have.
     """
     field = f"{place}: the node {node.name!r} ({node.op_type})"
     given = (attribute for attribute in node.attribute if attribute.name == "num_outputs")
@@ -43,10 +40,7 @@ def require_harmless(node: onnx.NodeProto, place: str) -> None:
 def inferred(model: onnx.ModelProto) -> onnx.GraphProto:
     """A model's graph with the types and sizes of its values, as far as they are found.
 
-    Raises
-    ------
-    Exception
-        ONNX's inference raises several.
+    Raises Exception: ONNX's inference raises several.
     """
     if any(node.op_type in READ_UNKNOWN_TYPES for node in nested(model.graph.node)):
         copy = onnx.ModelProto()

@@ -16,14 +16,9 @@ ALIGNMENT = 256
 class StorageOffsets:
     """Offsets in a block of memory.
 
-    Attributes
-    ----------
-    offsets : mapping of int to int
-        By storage. Storages that no dispatch uses have no place.
-    size : int
-        Bytes of the block: the peak.
-    sum : int
-        Bytes that all storages would take beside each other.
+    offsets: by storage. Storages that no dispatch uses have no place.
+    size: bytes of the block: the peak.
+    sum: bytes that all storages would take beside each other.
     """
 
     offsets: Mapping[int, int]
@@ -34,12 +29,8 @@ class StorageOffsets:
 def storage_offsets(program: Program, kept: set[int], elsewhere: Collection[int] = ()) -> StorageOffsets:
     """Place the storages of a program. Two share memory only if a barrier lies between their dispatches.
 
-    Parameters
-    ----------
-    kept : set of int
-        Storages that are read after the last dispatch.
-    elsewhere : collection of int
-        Storages with memory of their own, which get no place.
+    kept: storages that are read after the last dispatch.
+    elsewhere: storages with memory of their own, which get no place.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}

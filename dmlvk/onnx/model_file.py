@@ -54,17 +54,11 @@ COMPLEX = (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
 class LoadedModel:
     """A model that was read and checked.
 
-    Attributes
-    ----------
-    proto : ModelProto
-        The session's own, without functions.
-    place : str
-        Its name for messages.
-    constants : mapping of str to ndarray
-        Initializers that are kept beside the model: those of external data, and all of a model that is too large for a
-        message. In the model they are inputs.
-    replaceable : frozenset of str
-        Initializers that are inputs of the model as it was given, so that a run may replace them.
+    proto: the session's own, without functions.
+    place: its name for messages.
+    constants: initializers that are kept beside the model: those of external data, and all of a model that is too large
+        for a message. In the model they are inputs.
+    replaceable: initializers that are inputs of the model as it was given, so that a run may replace them.
     """
 
     proto: onnx.ModelProto
@@ -116,12 +110,8 @@ def _from_content(
 def load(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
     """Read and check a model.
 
-    Raises
-    ------
-    ModelError
-        The file or its external data is missing, it is no model, or ONNX's checker refuses it.
-    TypeError
-        For an argument of another type.
+    Raises ModelError: the file or its external data is missing, it is no model, or ONNX's checker refuses it.
+    Raises TypeError: for an argument of another type.
     """
     folder = None
     if isinstance(model, (str, os.PathLike)):

@@ -32,10 +32,7 @@ LARGEST_DENSE = 1 << 30
 def normalize(model: onnx.ModelProto, place: str) -> None:
     """Change a model to its normal form.
 
-    Raises
-    ------
-    ModelError
-        A sparse tensor or a call of a function is not valid.
+    Raises ModelError: a sparse tensor or a call of a function is not valid.
     """
     graph = model.graph
     _make_initializers_unique(graph)
@@ -196,10 +193,7 @@ def _make_dense(graph: onnx.GraphProto, place: str) -> None:
 def dense(tensor: onnx.SparseTensorProto, name: str, place: str) -> Array:
     """The elements of a sparse tensor, zeros included.
 
-    Raises
-    ------
-    ModelError
-        Its indices do not fit its sizes or its values, or it is too large.
+    Raises ModelError: its indices do not fit its sizes or its values, or it is too large.
     """
     field = f"{place}: the sparse tensor {name!r}"
     sizes = tuple(tensor.dims)
@@ -328,12 +322,8 @@ FunctionName = tuple[str, str, str]
 class _Inliner:
     """Replaces calls by bodies.
 
-    Attributes
-    ----------
-    taken : set of str
-        Names that values or nodes have.
-    versions : dict of str to int
-        The versions of the domains: the model's, and those that only functions import.
+    taken: names that values or nodes have.
+    versions: the versions of the domains: the model's, and those that only functions import.
     """
 
     def __init__(

@@ -32,32 +32,17 @@ SCHEDULES_KEPT = 16
 class ModelOnDevice:
     """A model's steps and memory on a device. One run at a time.
 
-    Parameters
-    ----------
-    graph : Graph
-        May be shared: a run does not change it.
-    obstacles : mapping of int to str
-        By number, the reasons of the nodes that no run has on the device.
-    channels_last : bool
-        Whether tensors between convolutions have their channels last.
-    is_fastest : bool
-        Whether nodes that the device could run go to the host where that costs less. Otherwise whatever can runs on the
-        device.
-    host_steps : HostSteps
-        The host's, which those of other devices and of other runs at once share.
-    tunes : bool
-        Whether the kernel paths of layers are measured before they are compiled: see `Device.compile_all`.
-    first : ModelOnDevice, optional
-        Of the same device, for a model that runs there at the same time: the two share plans and weights.
-
-    Attributes
-    ----------
-    last : Schedule, optional
-        That of the last run.
-    direct : DirectRun, optional
-        A run like the last one.
-    turns : Turns
-        Of the threads that run here.
+    graph: may be shared: a run does not change it.
+    obstacles: by number, the reasons of the nodes that no run has on the device.
+    channels_last: whether tensors between convolutions have their channels last.
+    is_fastest: whether nodes that the device could run go to the host where that costs less. Otherwise whatever can
+        runs on the device.
+    host_steps: the host's, which those of other devices and of other runs at once share.
+    tunes: whether the kernel paths of layers are measured before they are compiled: see `Device.compile_all`.
+    first: of the same device, for a model that runs there at the same time: the two share plans and weights.
+    last: that of the last run.
+    direct: a run like the last one.
+    turns: of the threads that run here.
     """
 
     def __init__(
@@ -250,12 +235,8 @@ def _held(feeds: Mapping[str, Any]) -> dict[str, Held]:
 class Traffic:
     """What a run takes between host and device.
 
-    Attributes
-    ----------
-    parts : int
-        Stretches of nodes that run on one side.
-    bytes_to_device, bytes_from_device : int
-        Of the values that cross the bus; constants are not among them.
+    parts: stretches of nodes that run on one side.
+    bytes_to_device, bytes_from_device: of the values that cross the bus; constants are not among them.
     """
 
     parts: int
@@ -266,27 +247,14 @@ class Traffic:
 class Schedule:
     """The steps for one combination of input sizes, as far as they are known.
 
-    Parameters
-    ----------
-    graph : Graph
-        In which the sizes that are known are constants.
-    on_host : dict of int to str
-        By number, the reasons of the host's nodes.
-    folded : mapping of int to str
-        By number, the reasons of the nodes that these sizes have made constants.
-    keeps_all : bool
-        Whether each value is kept, not only those that later steps need.
-    sizes : object, optional
-        Those that are constants of the graph; None for the session's own graph, whose constants hold for all sizes.
-    work : mapping of int to float, optional
-        What each node would take on the host, by number.
-
-    Attributes
-    ----------
-    is_complete : bool
-        Whether the steps have all nodes.
-    direct : DirectRun, optional
-        A run like the last one with these sizes.
+    graph: in which the sizes that are known are constants.
+    on_host: by number, the reasons of the host's nodes.
+    folded: by number, the reasons of the nodes that these sizes have made constants.
+    keeps_all: whether each value is kept, not only those that later steps need.
+    sizes: those that are constants of the graph; None for the session's own graph, whose constants hold for all sizes.
+    work: what each node would take on the host, by number.
+    is_complete: whether the steps have all nodes.
+    direct: a run like the last one with these sizes.
     """
 
     def __init__(
@@ -349,10 +317,8 @@ class Schedule:
 class HostSteps:
     """The host's steps of a session: all devices share them, and all runs at once. Each lasts as long as its schedules.
 
-    Parameters
-    ----------
-    kinds_of_devices : int
-        Each kind may have other nodes on the host, and so steps of its own, with a share of the processors.
+    kinds_of_devices: each kind may have other nodes on the host, and so steps of its own, with a share of the
+        processors.
     """
 
     def __init__(self, kinds_of_devices: int) -> None:

@@ -101,12 +101,8 @@ def fuses(options: HostOptions) -> bool:
 def warn_of_ignored(options: Any, providers: Any, provider_options: Any, others: Mapping[str, Any]) -> None:
     """Warn once of all that a caller of ONNX Runtime has given and that has no meaning here.
 
-    Raises
-    ------
-    ValueError
-        The providers are not as ONNX Runtime takes them.
-    TypeError
-        There is no such argument.
+    Raises ValueError: the providers are not as ONNX Runtime takes them.
+    Raises TypeError: there is no such argument.
     """
     unknown = [name for name in others if name not in OTHER_ARGUMENTS]
     if unknown:
@@ -169,12 +165,8 @@ def _has_entry(options: Any, key: str) -> bool:
 def require_run_options(options: Any) -> None:
     """Refuse RunOptions that end a run, and what are no RunOptions.
 
-    Raises
-    ------
-    TypeError
-        They are none of ONNX Runtime's.
-    ModelError
-        They tell a run to end.
+    Raises TypeError: they are none of ONNX Runtime's.
+    Raises ModelError: they tell a run to end.
     """
     if options is None:
         return
@@ -187,10 +179,7 @@ def require_run_options(options: Any) -> None:
 def names_of(output_names: Any) -> list[str]:
     """The names of outputs that a caller asks for; none for all.
 
-    Raises
-    ------
-    TypeError
-        They are no sequence of names.
+    Raises TypeError: they are no sequence of names.
     """
     if output_names is None or (isinstance(output_names, str) and not output_names):
         return []

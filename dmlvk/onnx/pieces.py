@@ -23,12 +23,8 @@ BYTES_OF_A_SUBMISSION = 768 << 10
 class Piece:
     """A part of an input that a dispatch of its own converts.
 
-    Attributes
-    ----------
-    index : tuple of slice
-        Its place in the input's array.
-    operation : Operation
-        Reads the piece from a storage of its own.
+    index: its place in the input's array.
+    operation: reads the piece from a storage of its own.
     """
 
     index: tuple[slice, ...]
@@ -51,10 +47,7 @@ def in_pieces(program: Program, inputs: Mapping[str, Value]) -> tuple[Program, d
     After the host's last copy the device still has the last piece to read, and each piece costs the host a submission.
     Both together are least if the number of pieces is the square root of the bytes over those of a submission.
 
-    Parameters
-    ----------
-    inputs : mapping of str to Value
-        Inputs that a single dispatch uses, which converts them element by element.
+    inputs: inputs that a single dispatch uses, which converts them element by element.
     """
     sizes = list(program.sizes)
     divided: dict[str, list[Piece]] = {}
@@ -117,14 +110,9 @@ def _operation(whole: Operation, axis: int, start: int, stop: int, storage: int)
 class InputInPieces:
     """An input in the host's memory, each piece of which is submitted as soon as it is copied.
 
-    Parameters
-    ----------
-    desc : TensorDesc
-        The whole input.
-    pieces : sequence of (tuple of slice, Tensor)
-        Their places in an array, and their memory.
-    sequences : sequence of Sequence
-        The dispatches of all pieces except the last, which belongs to the submission that follows.
+    desc: the whole input.
+    pieces: sequence of (tuple of slice, Tensor). Their places in an array, and their memory.
+    sequences: the dispatches of all pieces except the last, which belongs to the submission that follows.
     """
 
     def __init__(

@@ -27,16 +27,10 @@ CARRIERS = {1: DataType.UINT8, 2: DataType.UINT16, 4: DataType.UINT32, 8: DataTy
 class Value:
     """A tensor on the device, without gaps.
 
-    Attributes
-    ----------
-    storage : int
-        The number of its memory in the program. Views share one.
-    shape : tuple of int
-        As ONNX has it: () for a scalar.
-    order : tuple of int
-        The dimensions from the outermost to the innermost in memory; () for ONNX's own order.
-    offset : int
-        Bytes from the start of the storage.
+    storage: the number of its memory in the program. Views share one.
+    shape: as ONNX has it: () for a scalar.
+    order: the dimensions from the outermost to the innermost in memory; () for ONNX's own order.
+    offset: bytes from the start of the storage.
     """
 
     storage: int
@@ -88,12 +82,8 @@ def shortest_order(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int,
 class Operation:
     """A dispatch.
 
-    Attributes
-    ----------
-    places : mapping of str to (int, int)
-        By field, the storage and the offset in bytes.
-    owned : mapping of str to ndarray
-        The contents of the fields that are OWNED_BY_DML.
+    places: by field, the storage and the offset in bytes.
+    owned: the contents of the fields that are OWNED_BY_DML.
     """
 
     desc: OperatorDesc
@@ -105,16 +95,10 @@ class Operation:
 class Program:
     """The dispatches of nodes for given sizes.
 
-    Attributes
-    ----------
-    sizes : list of int
-        Bytes of each storage.
-    inputs : dict of str to Value
-        Values that the host or another program gives.
-    constants : dict of int to ndarray
-        By storage, contents that are written once.
-    outputs : dict of str to Value
-        All values that the nodes define.
+    sizes: bytes of each storage.
+    inputs: values that the host or another program gives.
+    constants: by storage, contents that are written once.
+    outputs: all values that the nodes define.
     """
 
     operations: list[Operation] = field(default_factory=list)
@@ -127,14 +111,9 @@ class Program:
 class ProgramBuilder:
     """Plans nodes one after the other.
 
-    Parameters
-    ----------
-    given : mapping of str to (tuple of int, dtype)
-        Shape and type of each value from outside.
-    parameters : mapping of str to ndarray
-        Values that decide about sizes, from the host.
-    channels_last : collection of str
-        Values whose channels lie innermost in memory.
+    given: mapping of str to (tuple of int, dtype). Shape and type of each value from outside.
+    parameters: values that decide about sizes, from the host.
+    channels_last: values whose channels lie innermost in memory.
     """
 
     def __init__(
@@ -155,10 +134,7 @@ class ProgramBuilder:
     def plan(self, planner: Callable[[Node, ProgramBuilder], None], node: Node) -> None:
         """Plan a node.
 
-        Raises
-        ------
-        NotOnDeviceError
-            With the reason.
+        Raises NotOnDeviceError: with the reason.
         """
         try:
             planner(node, self)
@@ -180,10 +156,7 @@ class ProgramBuilder:
     def parameter(self, name: str) -> Array:
         """The elements of a value that decides about sizes.
 
-        Raises
-        ------
-        NotOnDeviceError
-            They are not known before the dispatch.
+        Raises NotOnDeviceError: they are not known before the dispatch.
         """
         found = self.graph.constant(name)
         found = self._parameters.get(name) if found is None else found
@@ -194,10 +167,7 @@ class ProgramBuilder:
     def integers(self, name: str, ranks: Collection[int] = (1,)) -> list[int]:
         """A parameter as a list of integers.
 
-        Raises
-        ------
-        NotOnDeviceError
-            It is not known before the dispatch, has no integers, or another rank.
+        Raises NotOnDeviceError: it is not known before the dispatch, has no integers, or another rank.
         """
         found = np.asarray(self.parameter(name))
         if found.dtype.kind != "i" or found.ndim not in ranks:
@@ -234,10 +204,7 @@ class ProgramBuilder:
     def new(self, dtype: np.dtype[Any], shape: tuple[int, ...], order: tuple[int, ...] = ()) -> Value:
         """A value with memory of its own, its dimensions in an order from the outermost.
 
-        Raises
-        ------
-        NotOnDeviceError
-            A tensor on the device has no such type, rank or sizes.
+        Raises NotOnDeviceError: a tensor on the device has no such type, rank or sizes.
         """
         dtype = np.dtype(dtype)
         if not is_movable(dtype):

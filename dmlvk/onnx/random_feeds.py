@@ -19,10 +19,7 @@ LARGEST = 1 << 33
 def random_feed(generator: np.random.Generator, argument: NodeArgument, sizes: Sequence[int]) -> np.ndarray:
     """Random elements for an input: integers over their whole range, floats of the standard normal distribution.
 
-    Raises
-    ------
-    ModelError
-        The input has no such type.
+    Raises ModelError: the input has no such type.
     """
     match = re.fullmatch(r"tensor\((\w+)\)", argument.type)
     element = getattr(TensorProto, match[1].upper(), TensorProto.UNDEFINED) if match else TensorProto.UNDEFINED
@@ -47,15 +44,9 @@ def random_batch(
 ) -> dict[str, np.ndarray]:
     """Random elements for all inputs of a model.
 
-    Parameters
-    ----------
-    batch : int or None
-        The size of first dimensions that may have any size; None for 1.
-
-    Raises
-    ------
-    ModelError
-        No first dimension may have another size, another dimension has no size, or an input has no such type.
+    batch: the size of first dimensions that may have any size; None for 1.
+    Raises ModelError: no first dimension may have another size, another dimension has no size, or an input has no such
+        type.
     """
     feeds = {}
     for argument in arguments:

@@ -20,26 +20,16 @@ OLD_ATTRIBUTES = {"consumed_inputs"}
 class Entry:
     """An operator.
 
-    Attributes
-    ----------
-    plan : callable
-        Adds a node's dispatches, or raises NotOnDeviceError.
-    check : callable, optional
-        Refuses a node by what is known when the model is loaded.
-    attributes : tuple of str
-        The attributes that `plan` knows. A later version of ONNX may add others, which change the meaning.
-    parameters : tuple of int
-        Inputs that must be known before the dispatch, because sizes follow from them.
-    scales : tuple of int
-        The positions of the scales of input, filter and output, whose values decide whether the device has its bits.
-    is_view : bool
-        Whether its output is its input's memory.
-    data : int
-        The position of the input that it reads.
-    keeps_layout : bool
-        Whether its output can lie in memory as its input does, whatever the order of its dimensions.
-    ends_layout : bool
-        Whether its output lies in memory in the same way for any order of its input's dimensions.
+    plan: adds a node's dispatches, or raises NotOnDeviceError.
+    check: refuses a node by what is known when the model is loaded.
+    attributes: the attributes that `plan` knows. A later version of ONNX may add others, which change the meaning.
+    parameters: inputs that must be known before the dispatch, because sizes follow from them.
+    scales: the positions of the scales of input, filter and output, whose values decide whether the device has its
+        bits.
+    is_view: whether its output is its input's memory.
+    data: the position of the input that it reads.
+    keeps_layout: whether its output can lie in memory as its input does, whatever the order of its dimensions.
+    ends_layout: whether its output lies in memory in the same way for any order of its input's dimensions.
     """
 
     plan: Callable[[Node, ProgramBuilder], None]
@@ -154,10 +144,7 @@ def entry_of(node: Node) -> Entry | None:
 def require_on_device(node: Node, graph: Graph) -> Entry:
     """The entry of a node that may run on the device.
 
-    Raises
-    ------
-    NotOnDeviceError
-        With the reason.
+    Raises NotOnDeviceError: with the reason.
     """
     entry = entry_of(node)
     if entry is None:

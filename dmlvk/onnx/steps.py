@@ -31,17 +31,10 @@ PARTS_KEPT = 4
 class Step(ABC):
     """Nodes that run together.
 
-    Parameters
-    ----------
-    keeps_all : bool
-        Whether all values are outputs.
-    private : frozenset of str
-        Values that are no outputs all the same, because who uses them elsewhere computes them there.
-
-    Attributes
-    ----------
-    inputs, used, outputs : list of str
-        The values that come from outside; those that are used outside; and those that are kept, which may be all.
+    keeps_all: whether all values are outputs.
+    private: values that are no outputs all the same, because who uses them elsewhere computes them there.
+    inputs, used, outputs: the values that come from outside; those that are used outside; and those that are kept,
+        which may be all.
     """
 
     def __init__(
@@ -66,10 +59,7 @@ class Step(ABC):
     def run(self, values: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """The outputs. A profile gets the times.
 
-        Raises
-        ------
-        RefusedError
-            A node cannot run here with these values.
+        Raises RefusedError: a node cannot run here with these values.
         """
 
 

@@ -17,11 +17,7 @@ class ValueArrays:
     visit. The views of the memory are made once, and looked at in visits alone: then the device is open, and the
     tensors hold the memory.
 
-    Parameters
-    ----------
-    tensors : sequence of Tensor
-    values : sequence of Value
-        Type and shape of the array of each.
+    values: type and shape of the array of each.
     """
 
     def __init__(self, tensors: Sequence[Tensor], values: Sequence[Value]) -> None:
@@ -45,10 +41,7 @@ class ValueArrays:
     def write(self, arrays: Sequence[Array]) -> None:
         """Write every element of each array, of any strides; after the work that uses the tensors.
 
-        Raises
-        ------
-        DeviceError
-            The device is closed or lost.
+        Raises DeviceError: the device is closed or lost.
         """
         if self._views:
             self._during(self._write, arrays)
@@ -65,10 +58,7 @@ class ValueArrays:
     def read(self) -> list[Array]:
         """New arrays with the elements, after the work that writes them.
 
-        Raises
-        ------
-        DeviceError
-            The device is closed or lost.
+        Raises DeviceError: the device is closed or lost.
         """
         if self._views:
             return self._during(self._read)
