@@ -40,5 +40,5 @@ def test_strides_of_32_unsigned_bits_reach_a_second_element(device: dmlvk.Device
 
 def test_a_path_that_it_does_not_have(device: dmlvk.Device) -> None:
     desc = SliceDesc(input_tensor=TensorDesc(DataType.UINT8, (3,)), offsets=(0,), sizes=(3,), strides=(1,))
-    with pytest.raises(ValueError, match="SLICE has no kernel path 'integer'; it has 'blocks', 'tiles'"):
+    with pytest.raises(ValueError, match="SLICE has no kernel path 'integer'; it has 'blocks', 'elements', 'tiles'"):
         device.compile(desc, path="integer")
