@@ -279,8 +279,8 @@ def output_boxes(
     """
     parts: dict[Box, list[Box]] = {}
 
-    def boxes_of_taps(box: Box) -> list[Box] | None:
-        """Boxes of taps that one dispatch each can take; None if a single tap of these outputs is too much."""
+    def boxes_of_taps(box: Box) -> list[Box] | Excess:
+        """Boxes of taps that one dispatch each can take; if a single tap of these outputs is too much, what is."""
 
         def cut(part: Box) -> int | None:
             found = excess(box, part)
@@ -288,8 +288,9 @@ def output_boxes(
 
         found: list[Box] = []
         for part in boxes(taps, cut):
-            if excess(box, part) is not None:
-                return None
+            too_much = excess(box, part)
+            if too_much is not None:
+                return too_much
             found.append(part)
         return found
 
@@ -300,9 +301,10 @@ def output_boxes(
         dimension, count = farthest(found.of_outputs, sizes_of(box)), math.prod(sizes_of(box))
         if dimension is None or (not found.by_outputs and count <= most_outputs):
             of_taps = boxes_of_taps(box)
-            if of_taps is not None:
+            if not isinstance(of_taps, Excess):
                 parts[box] = of_taps
                 return None
+            dimension = farthest(of_taps.of_outputs, sizes_of(box))
         assert dimension is not None, "one tap of one output is never too much"
         return dimension
 

@@ -52,7 +52,10 @@ def test_no_window_lies_across_two_segments(channels: int, path: str) -> None:
     limits = replace(device.limits, max_memory_allocation_size=SEGMENT, max_buffer_size=SEGMENT)
     profile = replace(device, limits=limits)
     desc = example(TensorDesc(DataType.INT8, (1, channels, 40, 40)), (channels, channels, 1, 3), (0, 1))
-    for dispatch in plan(desc, profile, path=path).dispatches:
+    dispatches = plan(desc, profile, path=path).dispatches
+    # Where a single tap of all channels is too much, the channels are cut, not the rows to pieces of a few outputs.
+    assert len(dispatches) < 3000
+    for dispatch in dispatches:
         for window in dispatch.windows:
             last = window.offset + window.size - 1
             assert window.offset // profile.segment_size == last // profile.segment_size, window
