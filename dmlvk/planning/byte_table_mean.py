@@ -82,13 +82,13 @@ class _MeanPlanner:
 
     @cached_property
     def windows(self) -> Windows:
-        geometry = self.desc.geometry
+        geometry, state_size = self.desc.geometry, WORDS_OF_STATE * WORD_SIZE
         return Windows(
             self.builder,
             geometry,
             View("input_tensor", 0, 1, geometry.input_strides),
             (View("output_tensor", 0, WORD_SIZE, geometry.output_strides),),
-            most_outputs=MOST_LANES // self.desc.lane_count,
+            most_outputs=max(1, min(MOST_LANES, self.builder.window_limit // state_size) // self.desc.lane_count),
         )
 
     def _dispatch(self, part: WindowsPart, table: str, state: int | None, constants: Mapping[str, int]) -> Dispatch:

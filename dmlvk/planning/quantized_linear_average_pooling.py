@@ -87,7 +87,7 @@ class _PoolingPlanner:
         # Each box of outputs has its states at a place of its own.
         states: dict[int, int] = {}
         for parts in pieces:
-            start = self.builder.scratch.allocate(parts[0].count * STATE_SIZE)
+            start = self.builder.allocate(self.builder.scratch, parts[0].count * STATE_SIZE)
             states |= {id(part): start for part in parts}
         last = {id(parts[-1]) for parts in pieces}
 
@@ -150,7 +150,7 @@ class _PoolingPlanner:
             View("input_tensor", 0, 1, geometry.input_strides),
             (View("output_tensor", 0, 1, geometry.output_strides),),
             tuple(view for view, _ in self._gathered.values()),
-            MOST_STATES,
+            min(MOST_STATES, max(1, self.builder.window_limit // STATE_SIZE)),  # one window shows them
         )
 
     def _parameters(self, dispatch: DispatchBuilder, part: WindowsPart) -> None:

@@ -10,6 +10,7 @@ import pytest
 from dmlvk import DataType, MaxPooling2Desc, QuantizedLinearAveragePoolingDesc, TensorDesc
 from dmlvk.operators import OperatorDesc
 from dmlvk.planning import PathError, plan
+from dmlvk.planning.plan import SCRATCH
 from tests import profiles
 from tests.planning.limits import check_plan
 
@@ -173,3 +174,16 @@ def test_a_few_windows_across_two_segments_are_cut_by_their_taps() -> None:
     assert kernels[0] >= {"vectors"} and kernels[1:] and all(each == {"elements"} for each in kernels[1:])
     assert len(found.dispatches) < 40
     assert found.scratch_size < 1 << 18
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_states_lie_in_one_window_in_one_segment(is_last: bool) -> None:
+    """Those of outputs whose taps are cut, because two rows of the input take most of a segment."""
+    recorded = profiles.load("swiftshader")
+    limits = replace(recorded.limits, max_memory_allocation_size=1 << 14, max_buffer_size=1 << 14)
+    profile = replace(recorded, limits=limits)
+    desc = average_pooling([1, 1, 6, 9000], is_last=is_last, **fields([2, 3], 1, 0))
+    windows = [window for each in plan(desc, profile).dispatches for window in each.windows if window.tensor == SCRATCH]
+    assert windows
+    for window in windows:
+        assert window.offset // profile.segment_size == (window.offset + window.size - 1) // profile.segment_size
