@@ -23,7 +23,7 @@ BEFORE ?= ../before
 BENCH_ARGUMENTS ?=
 
 # Tests with damaged files where dmlvk reads or writes a file.
-DAMAGED_FILES := tests/test_files.py tests/conformance/test_files.py tests/benchmark/test_tuner.py
+DAMAGED_FILES := tests/test_files.py tests/conformance/test_files.py tests/runtime/test_tuned_paths.py
 DAMAGED_FILES += tests/vulkan/test_pipeline_cache.py tests/test_surroundings.py
 
 # The chips of `make test-compilers`, all by default, as in: make test-compilers CHIPS="intel-dg2 adreno-740"

@@ -106,7 +106,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "run_onnx": (["run", "MODEL.onnx"], [COMPILED, "run 1"]),
     "run": (["run", "MODEL.json"], [COMPILED]),
     "bench": (["bench", "--model", "MODEL.onnx", "--rounds", "1", "--peer", "none"], [COMPILED, "a run"]),
-    "tune": (["tune", "--descriptors", "DESCRIPTORS", "--rounds", "1"], ["paths measured"]),
+    "tune": (["tune", "--descriptors", "DESCRIPTORS", "--rounds", "1"], ["paths compiled or measured"]),
     "demo": (["demo", "--output", "PICTURE.png"], ["a network"]),
 }
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 import dmlvk
 import dmlvk.demo
-from dmlvk.benchmark import harness, tuner
+from dmlvk.benchmark import harness
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import BROKEN_PIPE, PlainConsole
 from dmlvk.conformance.reports.terminal import print_summary
@@ -30,6 +30,7 @@ from dmlvk.conformance.results_file import read_results
 from dmlvk.conformance.running.runner import Runner, worker_path
 from dmlvk.conformance.waivers import WaiverReport
 from dmlvk.device_profile import DeviceProfile
+from dmlvk.runtime import tuning
 from dmlvk.vulkan import device_properties
 from dmlvk.vulkan.library import DRIVER_VARIABLES, driver_hint
 from tests.amount import THOROUGH
@@ -238,7 +239,7 @@ def odd_name(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("dmlvk.vulkan.physical_device.read_profile", renamed)
     monkeypatch.setattr(dmlvk.demo, "all_panels", lambda photo: {})
-    monkeypatch.setattr(tuner, "tune", lambda device, workload, *_: tuner.Tuning(workload.desc, ()))
+    monkeypatch.setattr(tuning, "tune_one", lambda engine, compile, desc, *_: tuning.Tuning(desc, "direct", {}, {}))
     return str(index)
 
 

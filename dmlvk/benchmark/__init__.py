@@ -9,6 +9,5 @@ tables.py      prints the record as tables; picture.py draws it
 model/         an ONNX model as a whole, in its parts
 networks/      well-known networks as data
 records.py     what all records have; kinds.py tells how each kind is shown; sections.py prints tables of text
-tuner.py       finds the fastest kernel path, remembered for the device
 device_rates.py measures the rates by which the planner estimates and chooses paths
 """

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dmlvk import reference
+from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.values import elements_of
 from dmlvk.operators import (
     DiagonalMatrix1Desc,
@@ -60,6 +62,12 @@ def random_inputs_of(desc: OperatorDesc, random: np.random.Generator) -> Arrays:
     """Random data for an operator's inputs, by field, like that of its common uses."""
     usual = _random_bits if desc.family == "data_movement" else _by_role
     return SOURCES.get(type(desc), usual)(desc, random)
+
+
+def random_workload(desc: OperatorDesc) -> Workload:
+    """Random data for any descriptor, such as the recorded ones; its result is the reference's."""
+    inputs = random_inputs_of(desc, np.random.default_rng(0))
+    return Workload(desc, inputs, expected=reference.run(desc, **inputs))
 
 
 def size_of(tensor: TensorDesc) -> int:

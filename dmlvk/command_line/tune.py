@@ -20,8 +20,8 @@ from dmlvk.runtime import device_files, measured_rates, tuned_paths
 
 if TYPE_CHECKING:
     import dmlvk
-    from dmlvk.benchmark.tuner import Tuning
     from dmlvk.conformance.case import Workload
+    from dmlvk.runtime.tuning import Tuning
 
 
 @click.command(short_help="Find the fastest kernel paths, and keep them.")
@@ -96,11 +96,11 @@ def tune(
         return
 
     import dmlvk
-    from dmlvk.benchmark import tuner
     from dmlvk.command_line.terminal import shown_progress
+    from dmlvk.runtime.tuning import OTHER_BITS, tune_one
 
     terminal = console()
-    with dmlvk.Device(selector, timestamps=True) as device:
+    with dmlvk.Device(selector) as device:
         store = tuned_paths.TunedPaths(device.profile)
         file = device_files.require_place(store.file)
         work = _work(device, patterns, descriptors, batch)
@@ -110,8 +110,11 @@ def tune(
             with shown_progress(terminal, len(work)) as progress:
                 for name, build in work.items():
                     progress(name)
-                    tunings[name] = tuner.tune(device, build(), rounds, progress.parts("paths measured"))
-                    tuner.remember(store, tunings[name])
+                    steps = progress.parts("paths compiled or measured")
+                    workload = build()
+                    given = workload.desc, workload.inputs, workload.result()
+                    tunings[name] = tune_one(device.engine, device.compile, *given, rounds, steps)
+                    tunings[name].remember(store)
         except KeyboardInterrupt:
             is_interrupted = True
         title = f"{device.name}, {device.profile.driver_name} {device.profile.driver_info}"
@@ -121,7 +124,7 @@ def tune(
     if is_interrupted:
         echo(f"Interrupted: {len(tunings)} of {len(work)} cases are measured", is_error=True)
         click.get_current_context().exit(INTERRUPTED)
-    wrong = [name for name, tuning in tunings.items() if not all(attempt.correct for attempt in tuning.attempts)]
+    wrong = [name for name, found in tunings.items() if OTHER_BITS in found.faults.values()]
     if wrong:
         raise click.ClickException(f"a path's result is DIFFERENT from the reference: {', '.join(wrong)}")
 
@@ -170,7 +173,7 @@ def _work(
     from dataclasses import replace
 
     from dmlvk.benchmark.cases import SCALES, cases, select
-    from dmlvk.benchmark.tuner import random_workload
+    from dmlvk.benchmark.work import random_workload
     from dmlvk.device_profile import DeviceType
     from dmlvk.operators.serialization import deserialize
 
@@ -241,22 +244,21 @@ def _show(tunings: dict[str, Tuning], title: str) -> None:
         table.add_column(heading, justify="right" if "ms" in heading else "left")
     table.add_column("paths measured", justify="right")
     for name, tuning in tunings.items():
-        seconds = tuning.seconds
-        planned = seconds.get("planner")
-        best = seconds.get(tuning.path or "planner")
+        planned = tuning.seconds.get(tuning.planned)
+        best = tuning.seconds.get(tuning.path or tuning.planned)
         table.add_row(
             name,
             tuning.path or "the planner's",
             "" if best is None else f"{best * 1e3:.4g}",
             "" if planned is None else f"{planned * 1e3:.4g}",
-            str(len(tuning.attempts)),
+            str(len(tuning.seconds) + len(tuning.faults)),
         )
     terminal = console()
     terminal.print(unbroken(table, terminal))
     for name, tuning in tunings.items():
-        for attempt in tuning.attempts:
-            if not attempt.counts:
-                terminal.print(f"{name}: {attempt.path}: {attempt.failure or 'result DIFFERENT'}")
+        for path, fault in tuning.faults.items():
+            shown = "planner" if path == tuning.planned else path
+            terminal.print(f"{name}: {shown}: {fault}")
 
 
 def _list() -> None:

@@ -111,20 +111,20 @@ def plan(
 class Ranking(Protocol):
     """The function `close_paths` of an operator's module, if it has one."""
 
-    def __call__(self, desc: Any, profile: DeviceProfile, /) -> list[str]: ...
+    def __call__(self, desc: Any, profile: DeviceProfile, /, *, every: bool) -> list[str]: ...
 
 
-def close_paths(desc: OperatorDesc, profile: DeviceProfile) -> list[str]:
+def close_paths(desc: OperatorDesc, profile: DeviceProfile, *, every: bool = False) -> list[str]:
     """The kernel paths that may be the fastest for an operator on a device, the planner's choice first.
 
-    Those whose estimate is not much more than the least, with tiles by name; or all paths, of an operator without
-    estimates.
+    Those whose estimate is not much more than the least, with tiles by name; or all paths, with `every` or for an
+    operator without estimates.
     """
     require_descriptor(desc)
     module = sys.modules[PLANNERS[type(desc)].__module__]
     ranking: Ranking | None = getattr(module, "close_paths", None)
     if ranking is not None:
-        return ranking(desc, profile)
+        return ranking(desc, profile, every=every)
     chosen = plan(desc, profile).path
     found = [chosen]
     for path in KERNEL_PATHS[type(desc)]:

@@ -343,9 +343,6 @@ class Device(NotCopied):
         # An operator with tensors that are OWNED_BY_DML is not shared: two users initialise it differently.
         return operator if operator.has_state else self._operators_monitor.run(self._remember_operator, key, operator)
 
-    def _compile_now(self, desc: OperatorDesc, path: str) -> CompiledOperator[Any]:
-        return self.compile(desc, path=path, wait=True)
-
     def is_ready(self, desc: OperatorDesc) -> bool:
         """Whether `compile` need not wait for the driver's compiler; if it would, this starts it in the background.
 
@@ -393,7 +390,7 @@ class Device(NotCopied):
         if tune:
             if self.engine.tuned_paths is None:
                 raise ValueError("tune: this device plans for another profile, of which no measurement says anything")
-            tuning.tune(self.engine, self._compile_now, self.engine.tuned_paths, listed, self.compile_progress)
+            tuning.tune(self.engine, self.compile, self.engine.tuned_paths, listed, self.compile_progress)
             for desc in listed:
                 self._operators.pop((desc, None), None)
         chosen = [self._chosen_plan(desc, _forced_path(desc)) for desc in listed]

@@ -34,7 +34,7 @@ class TunedPath:
     descriptor: its record: see `dmlvk.operators.serialization`.
     driver, kernels: the driver and kernels of the measurement; other drivers and other kernels do not use the choice.
     path: the fastest kernel path; None if it is the planner's own choice.
-    seconds: median seconds of each measured path; "planner" is the planner's choice.
+    seconds: of each measured path; "planner" is the planner's choice.
     """
 
     descriptor: Mapping[str, Any]

@@ -1,14 +1,17 @@
-"""Measures the kernel paths of operators that are estimated to be close, and remembers the fastest of each.
+"""Measures the kernel paths of operators, and remembers the fastest of each.
 
-`Device.compile_all(descs, tune=True)` comes here. Paths and tiles take turns, each in a sequence of the same operator
-one after the other; the least time counts. A GPU is timed by its timestamps, a CPU driver by the processor's clock.
+`Device.compile_all(descs, tune=True)` measures the paths that are estimated to be close, `dmlvk tune` all of them.
+Paths and tiles take turns, each in a sequence of the same operator one after the other; the least time counts. A GPU is
+timed by its timestamps, a CPU driver by the processor's clock.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -17,6 +20,7 @@ import numpy.typing as npt
 
 from dmlvk import planning
 from dmlvk.device_profile import DeviceType
+from dmlvk.errors import DeviceError
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
@@ -38,56 +42,143 @@ SEQUENCE_SECONDS = 1e-3
 MOST_RUNS = 50
 # The least number of paths of a group of layers: at its end, cores that are done wait for the others.
 JOBS_OF_A_CORE = 3
+# The most paths that take turns with each other.
+MOST_AT_ONCE = 12
 POISON = b"\xa5"
+OTHER_BITS = "result DIFFERENT"
+
+# `Device.compile`.
+Compile = Callable[..., CompiledOperator[Any]]
+# An operator for each descriptor and path, or what the driver said that refuses it.
+Operators = Mapping[tuple[OperatorDesc, str], CompiledOperator[Any] | str]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was measured for one descriptor.
+
+    planned: the planner's own choice.
+    seconds: of one run, by each path whose result is right.
+    faults: what is wrong with each of the other paths.
+    """
+
+    desc: OperatorDesc
+    planned: str
+    seconds: Mapping[str, float]
+    faults: Mapping[str, str]
+
+    @property
+    def path(self) -> str | None:
+        """The fastest path; None if the planner's choice is as good, or no path is right."""
+        best = min(self.seconds, key=self.seconds.__getitem__, default=self.planned)
+        is_faster = self.seconds.get(best, math.inf) * MARGIN < self.seconds.get(self.planned, math.inf)
+        return best if is_faster else None
+
+    def remember(self, choices: TunedPaths) -> None:
+        """Remember the result for later programs on this device.
+
+        Raises OSError.
+        """
+        times = {PLANNER if path == self.planned else path: seconds for path, seconds in self.seconds.items()}
+        choices.remember(self.desc, self.path, times)
 
 
 def tune(
     engine: Engine,
-    compile: Callable[[OperatorDesc, str], CompiledOperator[Any]],
+    compile: Compile,
     choices: TunedPaths,
     descs: Iterable[OperatorDesc],
     progress: Callable[[int, int], object] | None,
 ) -> None:
     """Measure what was not measured yet on this device, with this driver and these kernels.
 
-    Each result is remembered as soon as it is there, so that an interruption loses nothing of it. `compile` makes the
-    operator of a path and waits until it is built; several threads call it at a time. `progress` is called at the
-    beginning, and after each path that is compiled or measured, with how many of these steps are done and how many
-    there are.
+    Each result is remembered as soon as it is there, so that an interruption loses nothing of it. `compile` is the
+    device's; several threads call it at a time. `progress` is called at the beginning, and after each path that is
+    compiled or measured, with how many of these steps are done and how many there are.
 
-    A path that gives other bits than the planner's choice is not taken, which a warning says.
+    A path that gives other bits than the planner's choice, or that the driver refuses, is not taken, which a warning
+    says.
 
     Raises OSError: the cache folder cannot be written.
     """
     pending = [desc for desc in dict.fromkeys(descs) if not choices.has(desc)]
     paths = {desc: planning.close_paths(desc, engine.profile) for desc in pending}
-    total = 2 * sum(len(found) for found in paths.values() if len(found) > 1)
-    done = count(1)
-
-    def show(step: int) -> None:
-        if progress is not None:
-            progress(step, total)
-
-    show(0)
+    show = _steps(2 * sum(len(found) for found in paths.values() if len(found) > 1), progress)
     for desc in pending:
         if len(paths[desc]) == 1:
             choices.remember(desc, None, {})  # nothing else is close
     for layers in _groups({desc: found for desc, found in paths.items() if len(found) > 1}):
-        operators: dict[tuple[OperatorDesc, str], CompiledOperator[Any]] = {}
-
-        def compile_one(job: tuple[OperatorDesc, str], operators: dict[Any, CompiledOperator[Any]] = operators) -> None:
-            operators[job] = compile(*job)
-            show(next(done))
-
-        for_each([(desc, path) for desc in layers for path in paths[desc]], compile_one, threads=core_count())
+        operators = _compiled(compile, [(desc, path) for desc in layers for path in paths[desc]], show)
         for desc in layers:
-            seconds = _measured(engine, desc, {path: operators[desc, path] for path in paths[desc]})
-            planned, best = paths[desc][0], min(seconds, key=seconds.__getitem__)
-            is_faster = seconds[best] * MARGIN < seconds[planned]
-            seconds[PLANNER] = seconds[planned]
-            choices.remember(desc, best if is_faster else None, seconds)
+            found = _measured(engine, desc, paths[desc], operators)
+            for path, fault in found.faults.items():
+                text = f"gives other bits than path {found.planned!r}" if fault is OTHER_BITS else fault
+                warning = f"{desc.operator_name}: path {path!r}: {text} on {engine.name}, and is not taken"
+                warnings.warn(warning, RuntimeWarning, stacklevel=4)
+            if found.seconds:
+                found.remember(choices)
             for _ in paths[desc]:
-                show(next(done))
+                show()
+
+
+def tune_one(
+    engine: Engine,
+    compile: Compile,
+    desc: OperatorDesc,
+    inputs: Mapping[str, npt.NDArray[Any]],
+    expected: npt.NDArray[Any],
+    rounds: int,
+    progress: Callable[[int, int], object] | None = None,
+) -> Tuning:
+    """Measure every path that an operator can take, on given inputs, each against the expected result.
+
+    Returns the result, not yet remembered.
+    """
+    paths = planning.close_paths(desc, engine.profile, every=True)
+    show = _steps(2 * len(paths), progress)
+    operators = _compiled(compile, [(desc, path) for path in paths], show)
+    seconds: dict[str, float] = {}
+    faults: dict[str, str] = {}
+    # Each path that takes its turn holds scratch memory, so there are heats, and a final of the planner's choice and
+    # the fastest.
+    for first in range(0, len(paths), MOST_AT_ONCE):
+        heat = paths[first : first + MOST_AT_ONCE]
+        found = _measured(engine, desc, heat, operators, inputs, expected.tobytes(), rounds)
+        seconds.update(found.seconds)
+        faults.update(found.faults)
+        for _ in heat:
+            show()
+    if len(paths) > MOST_AT_ONCE:
+        fastest = sorted(seconds, key=lambda path: (path != paths[0], seconds[path]))[:MOST_AT_ONCE]
+        seconds.update(_measured(engine, desc, fastest, operators, inputs, expected.tobytes(), rounds).seconds)
+    return Tuning(desc, paths[0], seconds, faults)
+
+
+def _steps(total: int, progress: Callable[[int, int], object] | None) -> Callable[[], None]:
+    """Show that no step is done; returns what shows that one more is."""
+    done = count()
+
+    def show() -> None:
+        if progress is not None:
+            progress(next(done), total)
+
+    show()
+    return show
+
+
+def _compiled(compile: Compile, jobs: list[tuple[OperatorDesc, str]], show: Callable[[], None]) -> Operators:
+    operators: dict[tuple[OperatorDesc, str], CompiledOperator[Any] | str] = {}
+
+    def compile_one(job: tuple[OperatorDesc, str]) -> None:
+        desc, path = job
+        try:
+            operators[job] = compile(desc, path=path, wait=True)
+        except DeviceError as error:
+            operators[job] = " ".join(str(error).split())
+        show()
+
+    for_each(jobs, compile_one, threads=core_count())
+    return operators
 
 
 def _groups(paths: Mapping[OperatorDesc, list[str]]) -> Iterator[list[OperatorDesc]]:
@@ -107,38 +198,57 @@ def _groups(paths: Mapping[OperatorDesc, list[str]]) -> Iterator[list[OperatorDe
         yield group
 
 
-def _measured(engine: Engine, desc: OperatorDesc, operators: Mapping[str, CompiledOperator[Any]]) -> dict[str, float]:
-    """Seconds of an operator by each path. The first path's result is what the others' must be."""
+def _measured(
+    engine: Engine,
+    desc: OperatorDesc,
+    paths: Iterable[str],
+    operators: Operators,
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
+    expected: bytes | None = None,
+    rounds: int = ROUNDS,
+) -> Tuning:
+    """Time an operator by each path, in turns.
+
+    inputs: random elements if they are not given.
+    expected: the bytes of the right output; if they are not given, the first path's, which is the planner's choice.
+    """
     random = np.random.default_rng(0)
     tensors = {field: Tensor.empty(engine, each) for field, each in desc.tensors.items()}
     for field, tensor in tensors.items():
-        if field != "output_tensor":
-            tensor.write(random_data(random, tensor.desc))
+        if field not in desc.output_fields:
+            tensor.write(random_data(random, tensor.desc) if inputs is None else inputs[field])
     output = tensors["output_tensor"]
-    owned = {field for field, each in desc.tensors.items() if each.flags & TensorFlags.OWNED_BY_DML}
+    owned = {field: tensors[field] for field, each in desc.tensors.items() if each.flags & TensorFlags.OWNED_BY_DML}
     given = {field: tensor for field, tensor in tensors.items() if field not in owned}
     sequences: dict[str, tuple[Sequence, int]] = {}
-    expected: bytes | None = None
-    for path, operator in operators.items():
-        if operator.has_state:
-            operator.initialize(**{field: tensors[field] for field in owned})
-        binding = operator.bind(**given)
-        output.write_bytes(POISON * output.desc.total_size_in_bytes)
-        submit(engine, [binding]).wait()
-        found = output.read_bytes()
-        expected = found if expected is None else expected
-        if found != expected:
-            other = f"{desc.operator_name}: path {path!r} gives other bits than path {next(iter(operators))!r}"
-            warnings.warn(f"{other} on {engine.name}, and is not taken", RuntimeWarning, stacklevel=5)
+    faults: dict[str, str] = {}
+    for path in paths:
+        operator = operators[desc, path]
+        if isinstance(operator, str):
+            faults[path] = operator
             continue
-        runs = max(1, min(MOST_RUNS, round(SEQUENCE_SECONDS / max(_seconds(engine, [binding]), 1e-9))))
-        sequences[path] = _sequence(engine, [binding] * runs), runs
-    times: dict[str, float] = {}
-    for _ in range(ROUNDS):
+        try:
+            if operator.has_state:
+                operator.initialize(**owned)
+            binding = operator.bind(**given)
+            output.write_bytes(POISON * output.desc.total_size_in_bytes)
+            submit(engine, [binding]).wait()
+            found = output.numpy().tobytes()
+            expected = found if expected is None else expected
+            if found != expected:
+                faults[path] = OTHER_BITS
+                continue
+            runs = max(1, min(MOST_RUNS, round(SEQUENCE_SECONDS / max(_seconds(engine, [binding]), 1e-9))))
+            sequences[path] = _sequence(engine, [binding] * runs), runs
+        except DeviceError as error:
+            if engine.vulkan.is_lost:
+                raise
+            faults[path] = " ".join(str(error).split())
+    times = dict.fromkeys(sequences, math.inf)
+    for _ in range(rounds):
         for path, (sequence, runs) in sequences.items():
-            taken = _timed(engine, sequence) / runs
-            times[path] = min(taken, times.get(path, taken))
-    return times
+            times[path] = min(times[path], _timed(engine, sequence) / runs)
+    return Tuning(desc, next(iter(paths)), times, faults)
 
 
 def _sequence(engine: Engine, bindings: list[Binding]) -> Sequence:

@@ -13,8 +13,13 @@ import pytest
 import dmlvk
 from dmlvk import planning
 from dmlvk.onnx import InferenceSession
+from dmlvk.operators import OperatorDesc
 from dmlvk.runtime import tuned_paths, tuning
 from tests.onnx.models import convolution, convolution_parameters, model_of
+
+
+def _fastest_is_direct(engine: object, desc: OperatorDesc, *_: object) -> tuning.Tuning:
+    return tuning.Tuning(desc, "integer", {"integer": 2.0, "direct": 1.0}, {})
 
 
 @pytest.fixture
@@ -22,7 +27,7 @@ def own(device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A device that remembers nothing yet, for which two paths are close and the second one is the faster."""
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(planning, "close_paths", lambda desc, profile: ["integer", "direct"])
-    monkeypatch.setattr(tuning, "_measured", lambda engine, desc, operators: {"integer": 2.0, "direct": 1.0})
+    monkeypatch.setattr(tuning, "_measured", _fastest_is_direct)
     with dmlvk.Device(device.name) as opened:
         yield opened
 

@@ -13,7 +13,8 @@ import dmlvk
 from dmlvk import DataType, TensorDesc, TensorFlags, planning
 from dmlvk.runtime import tuning
 from dmlvk.runtime.engine import Engine
-from dmlvk.runtime.tuned_paths import TunedPaths
+from dmlvk.runtime.tuned_paths import TunedPaths, read
+from dmlvk.runtime.tuning import Tuning
 from tests import profiles
 
 OWNED = TensorFlags.OWNED_BY_DML
@@ -67,9 +68,9 @@ def test_the_fastest_path_is_remembered_and_taken(
 ) -> None:
     desc, asked = layer(8, 12), []
 
-    def times(engine: Engine, each: object, operators: dict[str, object]) -> dict[str, float]:
+    def times(engine: Engine, each: Any, paths: list[str], operators: object) -> tuning.Tuning:
         asked.append(each)
-        return {path: 1.0 if path == fastest else 2.0 for path in operators}
+        return tuning.Tuning(each, paths[0], {path: 1.0 if path == fastest else 2.0 for path in paths}, {})
 
     _, before = run(own, desc)
     monkeypatch.setattr(tuning, "_measured", times)
@@ -93,13 +94,13 @@ def test_a_measurement_takes_all_paths_and_keeps_what_it_has(
     first, second, third = layer(4, 8, is_owned=True), layer(3, 8), layer(5, 8)
     inner, count = tuning._measured, 0
 
-    def interrupted(*arguments: object) -> dict[str, float]:
+    def interrupted(*arguments: Any) -> tuning.Tuning:
         nonlocal count
         count += 1
         if count == 3:
             raise KeyboardInterrupt
-        found = inner(*arguments)  # type: ignore[arg-type]
-        assert set(found) == {"integer", "direct"} and all(seconds > 0 for seconds in found.values())
+        found = inner(*arguments)
+        assert set(found.seconds) == {"integer", "direct"} and all(seconds > 0 for seconds in found.seconds.values())
         return found
 
     monkeypatch.setattr(tuning, "_measured", interrupted)
@@ -112,7 +113,7 @@ def test_a_measurement_takes_all_paths_and_keeps_what_it_has(
 def test_an_interrupt_while_paths_compile_keeps_what_it_has(own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     layers = [layer(channels, 8) for channels in (3, 4, 5)]
     monkeypatch.setattr(tuning, "core_count", lambda: 1)
-    monkeypatch.setattr(tuning, "_measured", lambda engine, desc, operators: dict.fromkeys(operators, 1.0))
+    monkeypatch.setattr(tuning, "_measured", lambda _, desc, paths, __: Tuning(desc, "", dict.fromkeys(paths, 1.0), {}))
     inner, last = own.compile, layers[-1]
 
     def interrupted(desc: dmlvk.QuantizedLinearConvolutionDesc, **options: Any) -> object:
@@ -128,13 +129,20 @@ def test_an_interrupt_while_paths_compile_keeps_what_it_has(own: dmlvk.Device, m
 
 
 def test_a_path_of_other_bits_is_not_taken(own: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    desc = layer(4, 8)
-    operators = {path: own.compile(desc, path=path, wait=True) for path in ("integer", "direct")}
-    monkeypatch.setattr(
-        operators["direct"], "bind", lambda **tensors: operators["integer"].bind(**_to_another_output(own, tensors))
-    )
-    with pytest.warns(RuntimeWarning, match="path 'direct' gives other bits than path 'integer'"):
-        assert set(tuning._measured(own.engine, desc, operators)) == {"integer"}
+    desc, inner = layer(4, 8), own.compile
+
+    def compiled(desc: Any, path: str | None = None, wait: bool = False) -> Any:
+        operator = inner(desc, path=path, wait=wait)
+        if path == "direct":
+            bind = operator.bind
+            monkeypatch.setattr(operator, "bind", lambda **tensors: bind(**_to_another_output(own, tensors)))
+        return operator
+
+    monkeypatch.setattr(own, "compile", compiled)
+    with pytest.warns(RuntimeWarning, match="path 'direct': gives other bits than path 'integer' on .* is not taken"):
+        own.compile_all([desc], tune=True)
+    (choice,) = read(TunedPaths(own.profile).file)
+    assert choice.path is None and set(choice.seconds) == {tuning.PLANNER}
 
 
 def _to_another_output(device: dmlvk.Device, tensors: dict[str, dmlvk.Tensor]) -> dict[str, dmlvk.Tensor]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
-from dmlvk.device_profile import DeviceProfile
+from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import PathError, shown
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning.plan import GENERAL_PATH, NO_OFFSETS, Plan
@@ -43,14 +44,12 @@ PATHS: tuple[ConvolutionPath[Any], ...] = (
 )
 PATH_NAMES = tuple(path.name for path in PATHS)
 QUESTIONS = {path.name: path.questions for path in PATHS if path.questions}
-# The paths whose tiles have names. `dmlvk tune` tries the tiles by their names.
-PATHS_WITH_TILES = tuple(path.name for path in PATHS if isinstance(path, TiledPath))
-
 
 WRONG_ANSWER = Obstacle("answer to a known question", "wrong", "right")
 PARTS = re.compile("[1-9][0-9]{0,3}")
 # Estimates are off by so much at most, nearly always; and more paths and tiles are hardly worth the time to measure.
 CLOSE, MOST_CLOSE = 1.6, 8
+TILE_SIDES, SUBGROUP_SIDES = (32, 64, 128, 256), (16, 32, 64)
 
 
 def plan_quantized_linear_convolution(
@@ -84,8 +83,11 @@ def offers(problem: Problem) -> list[Offer[Any]]:
     return [offer for offer in found if offer is not None]
 
 
-def close_paths(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile) -> list[str]:
-    """The paths and tiles whose estimates are within a factor of the least: the planner's choice, then the least."""
+def close_paths(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, *, every: bool = False) -> list[str]:
+    """The paths and tiles whose estimates are within a factor of the least: the planner's choice, then the least.
+
+    every: whether all are listed, whatever their estimates, with tiles that the planner would not try.
+    """
     problem = Problem(desc, profile, NO_OFFSETS)
     chosen = plan_quantized_linear_convolution(desc, profile).path
     estimates: dict[str, float] = {}
@@ -96,15 +98,30 @@ def close_paths(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile) ->
         estimates[path.name] = offer.seconds
         if not isinstance(path, TiledPath):
             continue
-        for name in path.tile_names(problem):
+        for name in _every_tile_name(profile) if every else path.tile_names(problem):
             with suppress(PathError, ObstacleError):
                 tile = path.named_tile(problem, offer.tile, name)
                 if tile not in seen:
                     seen.append(tile)
                     estimates[f"{path.name}:{name}"] = path.seconds(problem, tile)
-    least = min(estimates.values())
-    close = [path for path, seconds in estimates.items() if seconds <= CLOSE * least and path != chosen]
-    return [chosen, *sorted(close, key=estimates.__getitem__)[: MOST_CLOSE - 1]]
+    others = sorted((path for path in estimates if path != chosen), key=estimates.__getitem__)
+    if not every:
+        least = min(estimates.values())
+        others = [path for path in others[: MOST_CLOSE - 1] if estimates[path] <= CLOSE * least]
+    return [chosen, *others]
+
+
+def _every_tile_name(profile: DeviceProfile) -> Iterator[str]:
+    """The names of all tiles that some kernel might have, those that the planner would not try included.
+
+    None on a CPU: its matrix units are loops, and a batch would take thousands of dispatches.
+    """
+    if profile.device_type is DeviceType.CPU:
+        return
+    for step, rows, columns in product((64, 32, 128), TILE_SIDES, TILE_SIDES):
+        for part_rows, part_columns in product(SUBGROUP_SIDES, SUBGROUP_SIDES):
+            if 2 <= (rows // part_rows) * (columns // part_columns) <= 8:
+                yield f"{rows}x{columns}x{step}:{part_rows}x{part_columns}"
 
 
 def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:

@@ -17,21 +17,22 @@ from click.testing import CliRunner, Result
 
 import dmlvk
 from dmlvk import DataType, planning
-from dmlvk.benchmark import tuner
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer, descriptor
 from dmlvk.benchmark.harness import OperatorSettings
-from dmlvk.benchmark.tuner import Attempt, Tuning, candidates, random_workload, tune
+from dmlvk.benchmark.work import random_workload
 from dmlvk.command_line import main
+from dmlvk.conformance.case import Workload
+from dmlvk.device_profile import DeviceProfile
+from dmlvk.operators import OperatorDesc
 from dmlvk.operators.serialization import deserialize, serialize
+from dmlvk.runtime import tuning
 from dmlvk.runtime.device_files import require_place
 from dmlvk.runtime.tuned_paths import TunedPaths, kernels_hash
 from dmlvk.runtime.tuned_paths import read as read_choices
-from dmlvk.runtime.tuning import PLANNER
-from tests.argument_values import INT32
+from dmlvk.runtime.tuning import OTHER_BITS, PLANNER, Tuning, tune_one
 from tests.damaged_files import Damage, damages, is_named
 from tests.onnx.models import convolution, convolution_parameters, model_of
 from tests.profiles import load
-from tests.vulkan.variants import copy_desc
 
 ROOT = Path(__file__).parent.parent.parent
 DESC = descriptor(Layer(16, 6, 8, 3), 2, "nchw", DataType.UINT8, True)
@@ -52,9 +53,17 @@ def compiled_path(device: dmlvk.Device) -> str:
         return another.compile(DESC).plan.path
 
 
+def tuned(device: dmlvk.Device, workload: Workload) -> Tuning:
+    return tune_one(device.engine, device.compile, workload.desc, workload.inputs, workload.result(), 1)
+
+
+def every_path(profile: DeviceProfile) -> list[str]:
+    return planning.close_paths(DESC, profile, every=True)
+
+
 def other_path(device: dmlvk.Device) -> str:
     """A path that the planner does not choose."""
-    return next(iter(candidates(DESC, device.profile)))
+    return every_path(device.profile)[1]
 
 
 def test_a_choice_is_used_by_the_programs_that_come_after(opened: dmlvk.Device) -> None:
@@ -174,46 +183,56 @@ for channels in range(int(sys.argv[1]), int(sys.argv[1]) + 20):
 
 
 def test_every_candidate_is_measured_and_checked(opened: dmlvk.Device) -> None:
-    tuning = tune(opened, random_workload(DESC), rounds=1)
-    paths = [attempt.path for attempt in tuning.attempts]
-    assert paths == [PLANNER, *candidates(DESC, opened.profile)]
-    assert len(paths) > 2
-    assert all(attempt.counts and attempt.seconds > 0 for attempt in tuning.attempts)
+    found = tuned(opened, random_workload(DESC))
+    assert list(found.seconds) == every_path(opened.profile)
+    assert len(found.seconds) > 2 and not found.faults
+    assert all(seconds > 0 for seconds in found.seconds.values())
     wrong = random_workload(DESC)
     assert wrong.expected is not None
     wrong.expected.reshape(-1)[0] ^= 1
-    assert not any(attempt.correct for attempt in tune(opened, wrong, rounds=1).attempts)
+    found = tuned(opened, wrong)
+    assert not found.seconds and set(found.faults.values()) == {OTHER_BITS} and found.path is None
+
+
+def test_what_the_driver_refuses_is_passed_over(opened: dmlvk.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned, refused, *_ = every_path(opened.profile)
+
+    def compiled(desc: OperatorDesc, path: str, wait: bool) -> Any:
+        if path == refused:
+            raise dmlvk.DeviceError("no\nroom")
+        return opened.compile(desc, path=path, wait=wait)
+
+    monkeypatch.setattr(tuning, "MOST_AT_ONCE", 1)
+    workload = random_workload(DESC)
+    found = tune_one(opened.engine, compiled, DESC, workload.inputs, workload.result(), 1)
+    assert found.faults == {refused: "no room"} and planned in found.seconds
 
 
 @pytest.mark.parametrize("rounds", [0, 1.0, True, "3"])
-def test_rounds_are_counted(device: dmlvk.Device, rounds: Any) -> None:
-    with pytest.raises(ValueError, match="rounds = "):
-        tune(device, random_workload(copy_desc(dmlvk.TensorDesc(INT32, (4, 8)))), rounds)
+def test_rounds_are_counted(rounds: Any) -> None:
     with pytest.raises(ValueError, match="rounds = "):
         OperatorSettings(None, rounds, ())  # type: ignore[arg-type]
 
 
 def test_the_winner_is_right_and_faster_by_more_than_noise() -> None:
-    def winner(*attempts: Attempt) -> str | None:
-        return Tuning(DESC, attempts).path
+    def winner(**seconds: float) -> str | None:
+        return Tuning(DESC, "vectors", seconds, {}).path
 
-    planned = Attempt(PLANNER, 1.0)
-    assert winner(planned, Attempt("direct", 0.5), Attempt("integer", 0.6)) == "direct"
-    assert winner(planned, Attempt("direct", 0.5, correct=False), Attempt("integer", 0.6)) == "integer"
-    assert winner(planned, Attempt("direct", 0.99)) is None
-    assert winner(planned, Attempt("direct", 0.0, failure="no room")) is None
-    assert winner(Attempt(PLANNER, 1.0, correct=False), Attempt("integer", 2.0)) == "integer"
+    assert winner(vectors=1.0, direct=0.5, integer=0.6) == "direct"
+    assert winner(vectors=1.0, direct=0.99) is None
+    assert winner(integer=2.0) == "integer", "the planner's own has a fault"
+    assert winner() is None
 
 
 def test_tiles_of_matrix_units_are_candidates_where_there_are_such_units() -> None:
     layer = descriptor(Layer(256, 14, 256, 3), 64, "nhwc", DataType.UINT8, True)
-    found = list(candidates(layer, load("nvidia-h200")))
+    found = planning.close_paths(layer, load("nvidia-h200"), every=True)
     for path in ("matrix", "halo"):
         assert sum(each.startswith(f"{path}:") for each in found) > 8
     assert "integer" in found
     plans = [planning.plan(layer, load("nvidia-h200"), path=path) for path in found]
     assert len({repr(plan) for plan in plans}) == len(plans), "no two are the same"
-    assert not any(path.startswith("matrix") for path in candidates(layer, load("swiftshader")))
+    assert not any(path.startswith("matrix") for path in planning.close_paths(layer, load("swiftshader"), every=True))
 
 
 def run(*arguments: str) -> Result:
@@ -257,7 +276,7 @@ def test_the_command_tunes_lists_and_clears(opened: dmlvk.Device, tmp_path: Path
     (choice,) = read_choices(TunedPaths(opened.profile).file)
     assert choice.descriptor == serialize(DESC)
     assert choice.kernels == kernels_hash()
-    assert set(choice.seconds) == {PLANNER, *candidates(DESC, opened.profile)}
+    assert set(choice.seconds) == {PLANNER, *every_path(opened.profile)[1:]}
     listed = run("--list")
     assert listed.exit_code == 0
     assert "2x8x6x6" in listed.output
@@ -268,8 +287,8 @@ def test_the_command_tunes_lists_and_clears(opened: dmlvk.Device, tmp_path: Path
 def test_a_wrong_path_is_status_1_and_not_remembered(opened: dmlvk.Device, tmp_path: Path, monkeypatch: Any) -> None:
     seen = tmp_path / "seen.jsonl"
     seen.write_text(json.dumps(serialize(DESC)) + "\n")
-    attempts = (Attempt(PLANNER, 1.0), Attempt("direct", 0.1, correct=False))
-    monkeypatch.setattr(tuner, "tune", lambda *arguments: Tuning(DESC, attempts))
+    found = Tuning(DESC, "vectors", {"vectors": 1.0}, {"direct": OTHER_BITS})
+    monkeypatch.setattr(tuning, "tune_one", lambda *arguments: found)
     result = run("--device", opened.profile.name, "--descriptors", str(seen))
     assert result.exit_code == 1
     assert "DIFFERENT" in result.output
@@ -305,7 +324,7 @@ def test_whatever_lies_in_place_of_the_choices_is_as_if_there_were_none(
         return
     with pytest.raises(OSError, match="choices-"):
         choices.remember(DESC, "direct", {})
-    monkeypatch.setattr(tuner, "tune", None)
+    monkeypatch.setattr(tuning, "tune_one", None)
     finished = run("--device", opened.profile.name)
     assert finished.exit_code == 1
     (line,) = finished.output.splitlines()
@@ -374,7 +393,7 @@ def test_descriptors_that_are_none_are_one_line(
 ) -> None:
     seen = tmp_path / "seen.jsonl"
     damage.make(seen)
-    monkeypatch.setattr(tuner, "tune", None)
+    monkeypatch.setattr(tuning, "tune_one", None)
     finished = run("--device", opened.profile.name, "--descriptors", str(seen))
     assert finished.exit_code == 1, finished.exception
     (line,) = finished.output.splitlines()
