@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.onnx.execution import own, write
+from dmlvk.onnx.held import ValueArrays, own, write
 from dmlvk.onnx.host import HostPart, lacks_numpy_type
 from dmlvk.onnx.pieces import InputInPieces
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step
-from dmlvk.onnx.value_arrays import ValueArrays
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.vulkan.interrupts.monitor import Monitor
 

@@ -1,17 +1,16 @@
-"""Programs in a device's memory, recorded once as a Sequence."""
+"""Programs in a device's memory, recorded once as a Sequence. Storages share memory by their lifetimes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from dmlvk.onnx.graph import ShapeAndType
-from dmlvk.onnx.lifetimes import StorageOffsets, storage_offsets
+from dmlvk.onnx.depths import depths
+from dmlvk.onnx.held import Held
 from dmlvk.onnx.pieces import InputInPieces, in_pieces
 from dmlvk.onnx.profile import Profile
-from dmlvk.onnx.program import Array, Program, Value
+from dmlvk.onnx.program import Program, Value
 from dmlvk.operators.element_wise_quantize_linear import ConversionDesc
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
@@ -20,120 +19,61 @@ from dmlvk.runtime.sequence import Sequence as DeviceSequence
 from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.tensor_desc import TensorDesc
 
+# Enough for every device's alignment of buffer offsets.
+ALIGNMENT = 256
 
-class Held:
-    """A value of a run: on the host, on the device, or on both.
 
-    array: an array, or another kind of ONNX's values (a list), which only the host uses.
-    tensor: the elements as unsigned integers of their size.
-    value: shape and type of the tensor.
-    is_shared: whether the array is a feed's or a constant's memory, so that no caller may have it.
+@dataclass(frozen=True)
+class StorageOffsets:
+    """Offsets in a block of memory.
+
+    offsets: by storage. Storages that no dispatch uses have no place.
+    size: bytes of the block: the peak.
+    sum: bytes that all storages would take beside each other.
     """
 
-    def __init__(
-        self, array: Any = None, tensor: Tensor | None = None, value: Value | None = None, is_shared: bool = False
-    ) -> None:
-        self._array = array
-        self.tensor = tensor
-        self._value = value
-        self.is_shared = is_shared
-
-    @property
-    def is_tensor(self) -> bool:
-        return self.tensor is not None or isinstance(self._array, np.ndarray)
-
-    @property
-    def kind(self) -> ShapeAndType:
-        """Shape and type of a tensor."""
-        if self._value is not None:
-            return self._value.shape, self._value.dtype
-        return self._array.shape, self._array.dtype
-
-    @property
-    def is_on_host(self) -> bool:
-        """Whether the host has the value already."""
-        return self._array is not None or self.tensor is None
-
-    def host(self) -> Any:
-        """The value on the host; read from the device once."""
-        if self._array is None and self.tensor is not None and self._value is not None:
-            self._array = self.tensor.numpy().view(self._value.dtype).reshape(self._value.shape)
-        return self._array
-
-    def reshaped(self, value: Value) -> Held:
-        """The same elements in another shape, wherever they are."""
-        if self.tensor is None:
-            return Held(self._array.reshape(value.shape), is_shared=self.is_shared)
-        return Held(None, self.tensor, value)
-
-    def is_copied_to(self, tensor: Tensor | InputInPieces) -> bool:
-        """Whether `write_to` copies the elements on the device."""
-        return isinstance(tensor, Tensor) and self.tensor is not None and self.tensor.desc.sizes == tensor.desc.sizes
-
-    def write_to(self, tensor: Tensor | InputInPieces) -> None:
-        """Write the elements to a tensor of unsigned integers, on the device if they are there."""
-        if self.is_copied_to(tensor):
-            tensor.write(self.tensor)
-            return
-        write(tensor, np.asarray(self.host()))
+    offsets: Mapping[int, int]
+    size: int
+    sum: int
 
 
-def write(tensor: Tensor | InputInPieces, array: Array) -> None:
-    """Write the elements of an array to a tensor of unsigned integers of their size."""
-    carrier = tensor.desc.data_type.numpy_dtype
-    if array.dtype != carrier or array.shape != tensor.desc.sizes:
-        array = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(tensor.desc.sizes).view(carrier)
-    tensor.write(array)
+def storage_offsets(program: Program, kept: set[int], elsewhere: Collection[int] = ()) -> StorageOffsets:
+    """Place the storages of a program. Two share memory only if a barrier lies between their dispatches.
 
-
-def own_results(held: Sequence[Held | None], constants: Sequence[Any]) -> list[Any]:
-    """The results of a run, each of which is the caller's own: it shares no memory with any other array.
-
-    held: the values of the outputs; None for those that are constants.
-    constants: their elements.
+    kept: storages that are read after the last dispatch.
+    elsewhere: storages with memory of their own, which get no place.
     """
-    taken: set[int] = set()
-    results: list[Any] = []
-    for value, constant in zip(held, constants, strict=True):
-        if value is None:
-            results.append(np.array(constant))
-            continue
-        results.append(_own_value(value.host(), value.is_shared, taken))
-    return results
-
-
-def own(found: list[Any]) -> list[Any]:
-    """Results of the host's library, each of which is the caller's own."""
-    below: set[int] = set()
-    for each in found:
-        base = each.base if type(each) is np.ndarray else None
-        if base is None or type(base) is np.ndarray:
-            break
-        below.add(id(base))
-    # As a rule each array has an object of its own below it, which holds ONNX Runtime's memory.
-    if len(below) == len(found):
-        return found
-    taken: set[int] = set()
-    return [_own_value(each, False, taken) for each in found]
-
-
-def _own_value(value: Any, is_shared: bool, taken: set[int]) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_own(each, is_shared, taken) for each in value]
-    return _own(value, is_shared, taken)
-
-
-def _own(array: Any, is_shared: bool, taken: set[int]) -> Any:
-    """An array, or a copy of it if its memory is another's too."""
-    if not isinstance(array, np.ndarray):
-        return array
-    memory: Any = array
-    while isinstance(memory, np.ndarray) and memory.base is not None:
-        memory = memory.base
-    if is_shared or id(memory) in taken:
-        return np.array(array, order="C")
-    taken.add(id(memory))
-    return array
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for depth, operation in zip(depths(program.operations), program.operations, strict=True):
+        for storage, _ in operation.places.values():
+            if storage not in elsewhere:
+                first[storage] = min(first.get(storage, depth), depth)
+                last[storage] = max(last.get(storage, depth), depth)
+    given = {value.storage for value in program.inputs.values()} | program.constants.keys()
+    end = len(program.operations)
+    for storage in first:
+        if storage in given:
+            first[storage] = -1
+        if storage in kept or storage in program.constants:  # constants are there for the next run too
+            last[storage] = end
+    sizes = {storage: -(-program.sizes[storage] // ALIGNMENT) * ALIGNMENT for storage in first}
+    offsets: dict[int, int] = {}
+    # The largest first: small ones fit into the gaps between them.
+    for storage in sorted(first, key=lambda s: (-sizes[s], s)):
+        taken = sorted(
+            (offsets[other], offsets[other] + sizes[other])
+            for other in offsets
+            if first[other] <= last[storage] and first[storage] <= last[other]
+        )
+        offset = 0
+        for begin, stop in taken:
+            if offset + sizes[storage] <= begin:
+                break
+            offset = max(offset, stop)
+        offsets[storage] = offset
+    size = max((offsets[storage] + sizes[storage] for storage in offsets), default=0)
+    return StorageOffsets(offsets, size, sum(sizes.values()))
 
 
 def is_best_on_host(device: Device, program: Program, value: Value) -> bool:

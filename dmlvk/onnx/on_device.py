@@ -15,9 +15,9 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import crossings, placement
 from dmlvk.onnx.direct_run import DirectRun, Turns, direct_run
 from dmlvk.onnx.errors import RefusedError
-from dmlvk.onnx.execution import Held, own_results
 from dmlvk.onnx.foreseen import foreseen, sized
 from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.held import Held, own_results
 from dmlvk.onnx.host import processors, threads_of_a_part
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.registry import ENTRIES

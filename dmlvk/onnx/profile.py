@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from dmlvk.onnx.execution import Held
-    from dmlvk.onnx.graph import Node
-    from dmlvk.onnx.pieces import InputInPieces
-    from dmlvk.runtime.sequence import Sequence as DeviceSequence
-    from dmlvk.runtime.tensor import Tensor
+from dmlvk.onnx.graph import Node
+from dmlvk.onnx.held import Held
+from dmlvk.onnx.pieces import InputInPieces
+from dmlvk.runtime.sequence import Sequence as DeviceSequence
+from dmlvk.runtime.tensor import Tensor
 
 
 @dataclass

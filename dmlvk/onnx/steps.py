@@ -13,9 +13,10 @@ import numpy as np
 from dmlvk.onnx.convolution import require_exact_scales
 from dmlvk.onnx.depths import by_depth
 from dmlvk.onnx.errors import ModelError, NotOnDeviceError, RefusedError
-from dmlvk.onnx.execution import Execution, Held
+from dmlvk.onnx.execution import Execution
 from dmlvk.onnx.fusion import fused
 from dmlvk.onnx.graph import Graph, Node, in_own_form, reading
+from dmlvk.onnx.held import Held
 from dmlvk.onnx.host import HostPart, is_known, is_without_rank, kind_of
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Program, ProgramBuilder

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dmlvk.runtime.elements import Array
-
-if TYPE_CHECKING:
-    from dmlvk.tensor_desc import TensorDesc
+from dmlvk.runtime.of_device import OfDevice
+from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.allocation import Allocation
 
 Class = TypeVar("Class", bound=type)
 
@@ -76,18 +76,24 @@ def with_advice(advice: Mapping[str, str]) -> Callable[[Class], Class]:
     return add
 
 
-class ArrayProtocol:
-    """The attributes of an array, and NumPy's protocol, for a class with `desc` and `numpy`.
+class ArrayProtocol(OfDevice):
+    """Elements in a device's memory, with the attributes of an array and NumPy's protocol.
 
     Two tensors are equal if they are the same object: comparing elements is arithmetic.
     """
 
     __slots__ = ()
 
-    if TYPE_CHECKING:
-        desc: TensorDesc
+    desc: TensorDesc
+    offset: int
 
-        def numpy(self, out: Array | None = None) -> Array: ...
+    def memory(self) -> Allocation:
+        """The memory in which the elements lie, from `offset` on."""
+        raise NotImplementedError
+
+    def numpy(self, out: Array | None = None) -> Array:
+        """Copy the elements to an array."""
+        raise NotImplementedError
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -11,12 +11,13 @@ import os
 from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
 from dmlvk.data_type import DataType
 from dmlvk.errors import DeviceError
 from dmlvk.runtime import dlpack
+from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.cuda_driver import (
     LEGACY_STREAM,
     CudaContext,
@@ -41,9 +42,6 @@ from dmlvk.vulkan.blocks import MemoryBlock
 from dmlvk.vulkan.device import VulkanDevice
 from dmlvk.vulkan.interrupts.monitor import Monitor
 from dmlvk.vulkan.memory_use import Crossing, MemoryUse, SemaphoreValue
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.tensor import Tensor
 
 Streams: TypeAlias = tuple[Any, ...]
 # A copy of an array with gaps also copies the gaps. Above this many times the elements, the other library packs first.
@@ -156,7 +154,7 @@ class CudaSharing:
                 found = self._stream_objects[handle] = driver.CUstream(handle)
         return found
 
-    def capsule(self, tensor: Tensor, stream: int | None) -> Any:
+    def capsule(self, tensor: ArrayProtocol, stream: int | None) -> Any:
         """A DLPack capsule of a tensor. The later work of the consumer's stream waits for the work submitted so far."""
         memory = tensor.memory()
         vulkan = tensor.engine.vulkan
@@ -187,7 +185,7 @@ class CudaSharing:
         vulkan.join(self)
         return found
 
-    def tensor(self, engine: Engine, values: Any) -> Tensor | None:
+    def tensor(self, engine: Engine, values: Any) -> Any:
         """A tensor with the elements of another library's array on the same GPU; None if the host has to copy them."""
         # The copy runs on this stream, which the library makes wait for its own.
         stream = current_streams(self.ordinal)[0]
@@ -202,7 +200,7 @@ class CudaSharing:
             source.release()
         return tensor
 
-    def _copy(self, source: int, tensor: Tensor, stream: int) -> None:
+    def _copy(self, source: int, tensor: ArrayProtocol, stream: int) -> None:
         memory = tensor.memory()
         size = _span(tensor.desc.sizes, tensor.desc.element_strides) * tensor.desc.data_type.size_in_bytes
         with self._context.current() as driver:

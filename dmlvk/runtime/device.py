@@ -230,7 +230,7 @@ class Device(NotCopied):
             tensor = self.empty(array_or_desc.desc.sizes, array_or_desc.desc.data_type)
             tensor.write(array_or_desc)
             return tensor
-        shared = tensor_of_cuda(self.engine, array_or_desc) if dtype is None else None
+        shared: Tensor | None = tensor_of_cuda(self.engine, array_or_desc) if dtype is None else None
         if shared is not None:
             return shared
         array = array_of(array_or_desc, dtype)

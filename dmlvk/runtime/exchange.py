@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from dmlvk.tensor_desc import TensorDesc, as_data_type
 
 if TYPE_CHECKING:
     from dmlvk.runtime.cuda_sharing import CudaSharing
-    from dmlvk.runtime.tensor import Tensor
 
 # DLDeviceType, of dlpack.h
 DL_CPU = 1
@@ -31,7 +30,7 @@ HOST_KINDS = (DL_CPU, DL_CUDA_HOST, DL_ROCM_HOST)
 NUMPY_TAKES_VERSIONS = tuple(int(part) for part in np.__version__.split(".")[:2]) >= (2, 1)
 
 
-def dlpack_device(tensor: Tensor) -> tuple[int, int]:
+def dlpack_device(tensor: ArrayProtocol) -> tuple[int, int]:
     """The DLDeviceType of the memory of a tensor, and the number of the device."""
     if obstacle_to_host_view(tensor) is None:
         return HOST
@@ -42,7 +41,7 @@ def dlpack_device(tensor: Tensor) -> tuple[int, int]:
 
 
 def dlpack_capsule(
-    tensor: Tensor,
+    tensor: ArrayProtocol,
     stream: object,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
@@ -75,7 +74,7 @@ def dlpack_capsule(
     return elements.__dlpack__(max_version=max_version)
 
 
-def _obstacle_to_cuda(tensor: Tensor) -> str:
+def _obstacle_to_cuda(tensor: ArrayProtocol) -> str:
     """Why CUDA does not see the memory of a tensor."""
     try:
         cuda_sharing(tensor)
@@ -84,7 +83,7 @@ def _obstacle_to_cuda(tensor: Tensor) -> str:
     return "the host's memory was asked for"
 
 
-def cuda_sharing(tensor: Tensor) -> CudaSharing:
+def cuda_sharing(tensor: ArrayProtocol) -> CudaSharing:
     """The sharing with CUDA of the memory of a tensor.
 
     Raises DeviceError: CUDA cannot see the memory; the message says why.
@@ -108,7 +107,7 @@ def _cuda_stream(stream: object) -> int | None:
     return found
 
 
-def tensor_of_cuda(engine: Engine, values: Any) -> Tensor | None:
+def tensor_of_cuda(engine: Engine, values: Any) -> Any:
     """A packed tensor with the elements of a CUDA array on the GPU of a device, copied there; None for other values."""
     if not engine.profile.runs_cuda or not hasattr(values, "__dlpack_device__") or isinstance(values, np.ndarray):
         return None
@@ -127,12 +126,12 @@ def tensor_of_cuda(engine: Engine, values: Any) -> Tensor | None:
         return None
     if found is None or found.desc.is_packed:
         return found
-    packed = type(found).empty(engine, TensorDesc(found.desc.data_type, found.desc.sizes))
+    packed = engine.device.tensor(TensorDesc(found.desc.data_type, found.desc.sizes))
     packed.write(found)
     return packed
 
 
-def obstacle_to_host_view(tensor: Tensor) -> str | None:
+def obstacle_to_host_view(tensor: ArrayProtocol) -> str | None:
     """Why the host cannot reach the memory of a tensor; None if it can.
 
     Raises BindingError, DeviceError: the tensor was freed, or its device was closed.
@@ -145,7 +144,7 @@ def obstacle_to_host_view(tensor: Tensor) -> str | None:
     return None
 
 
-def host_elements(tensor: Tensor) -> Array:
+def host_elements(tensor: ArrayProtocol) -> Array:
     """The elements where they are, without a copy. The array keeps the memory, not the tensor or the device.
 
     Work that is in flight is waited for.
@@ -153,7 +152,7 @@ def host_elements(tensor: Tensor) -> Array:
     return tensor.engine.vulkan.visits.during(_host_elements, tensor)
 
 
-def _host_elements(tensor: Tensor) -> Array:
+def _host_elements(tensor: ArrayProtocol) -> Array:
     memory, vulkan = tensor.memory(), tensor.engine.vulkan
     ((segment, start, length),) = memory.pieces(tensor.offset, tensor.desc.total_size_in_bytes)
     view = vulkan.host_view(memory, segment)
@@ -195,8 +194,7 @@ def is_converted(dtype: np.dtype[Any]) -> bool:
 
 def _array_of(values: Any, name: str, *, is_converted: bool) -> Array:
     if isinstance(values, ArrayProtocol):
-        tensor = cast("Tensor", values)
-        return host_elements(tensor) if obstacle_to_host_view(tensor) is None else tensor.numpy()
+        return host_elements(values) if obstacle_to_host_view(values) is None else values.numpy()
     if isinstance(values, (np.ndarray, type)) or not hasattr(values, "__dlpack__"):
         return as_array(values, name, is_converted=is_converted)
     if str(getattr(values, "dtype", "")).endswith("bfloat16"):

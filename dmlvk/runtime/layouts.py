@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dmlvk.data_type import DataType
 from dmlvk.errors import OutOfMemoryError
 from dmlvk.operators import Slice1Desc
+from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.elements import Array, Bytes
 from dmlvk.tensor_desc import TensorDesc
-
-if TYPE_CHECKING:
-    from dmlvk.runtime.tensor import Tensor
 
 # Smaller tensors are turned by the host: a dispatch costs more than the host saves.
 LEAST_SIZE_TURNED_ON_DEVICE = 1 << 20
@@ -67,7 +65,7 @@ class HostLayout:
         return all(size == 1 or stride == own for size, stride, own in layouts)
 
 
-def write_turned(tensor: Tensor, elements: Array) -> bool:
+def write_turned(tensor: ArrayProtocol, elements: Array) -> bool:
     """Write elements of any layout by way of the device; whether that was possible."""
     desc = tensor.desc
     if desc.has_overlap():
@@ -79,7 +77,7 @@ def write_turned(tensor: Tensor, elements: Array) -> bool:
     if not _is_turned_at_once(tensor.device, layout.desc, desc):
         return False
     try:
-        staged = type(tensor).empty(tensor.engine, layout.desc)
+        staged = tensor.device.tensor(layout.desc)
         tensor.engine.vulkan.transfers.write(staged.memory(), 0, layout.memory)
         turn(staged, tensor)
     except OutOfMemoryError:  # the device has too little; the host can still do it
@@ -87,7 +85,7 @@ def write_turned(tensor: Tensor, elements: Array) -> bool:
     return True
 
 
-def read_turned(tensor: Tensor, out: Array) -> bool:
+def read_turned(tensor: ArrayProtocol, out: Array) -> bool:
     """Read the elements into an array by way of the device; whether that was possible."""
     layout = HostLayout.of(out)
     if layout is None:
@@ -98,7 +96,7 @@ def read_turned(tensor: Tensor, out: Array) -> bool:
     if not _is_turned_at_once(tensor.device, tensor.desc, layout.desc):
         return False
     try:
-        staged = type(tensor).empty(tensor.engine, layout.desc)
+        staged = tensor.device.tensor(layout.desc)
         turn(tensor, staged)
         tensor.engine.vulkan.transfers.read(staged.memory(), 0, layout.memory)
     except OutOfMemoryError:  # the device has too little; the host can still do it
@@ -106,9 +104,10 @@ def read_turned(tensor: Tensor, out: Array) -> bool:
     return True
 
 
-def turn(source: Tensor, destination: Tensor) -> None:
+def turn(source: ArrayProtocol, destination: ArrayProtocol) -> None:
     """Copy all elements from one tensor to another of the same sizes and type, on their device; does not wait."""
-    source.device.compile(_whole(source.desc, destination.desc))(input_tensor=source, output_tensor=destination)
+    operator: Any = source.device.compile(_whole(source.desc, destination.desc))
+    operator(input_tensor=source, output_tensor=destination)
 
 
 def _is_turned_at_once(device: Any, source: TensorDesc, destination: TensorDesc) -> bool:

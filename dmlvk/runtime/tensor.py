@@ -96,7 +96,7 @@ class Buffer(OfDevice, NotCopied):
 
 
 @with_advice(ELSEWHERE)
-class Tensor(OfDevice, NotCopied, ArrayProtocol):
+class Tensor(NotCopied, ArrayProtocol):
     """A tensor in a device's memory. Made by `Device.tensor` and `Buffer.tensor`.
 
     Attributes

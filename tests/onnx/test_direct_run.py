@@ -15,7 +15,7 @@ from onnx import helper
 
 import dmlvk
 from dmlvk.onnx import InferenceSession
-from dmlvk.onnx.execution import own
+from dmlvk.onnx.held import own
 from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of, require_equal
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 from tests.vulkan.variants import open_variant
