@@ -327,6 +327,11 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
             k = dimension - self.input_tensor.rank
             stride, dilation = self.strides[k], self.dilations[k]
             start, end = self.start_padding[k], self.end_padding[k]
+            if size + start + end > MAXIMUM_UINT32:
+                field = "start_padding" if start > end else "end_padding"
+                padded = f"the padded input, {size} + {start} + {end} = {size + start + end}"
+                rule = f"{padded}, may have at most 2**32 - 1 positions"
+                self._fail(f"{field}[{k + len(self.strides)}]", getattr(self, field)[k], rule, "less padding")
             sizes.append(output_size(size, taps, stride, dilation, start, end))
             if sizes[-1] < 1:
                 rule = (

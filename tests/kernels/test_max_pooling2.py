@@ -85,6 +85,24 @@ def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool)
         check(device, desc, 1, window)
 
 
+@pytest.mark.every_driver
+@pytest.mark.parametrize("is_last", [False, True])
+def test_steps_past_what_a_kernel_counts(device: dmlvk.Device, is_last: bool) -> None:
+    """A stride of a single output, and a dilation of a single tap."""
+    largest, sizes = (1 << 32) - 1, (1, 4, 5, 8)
+    source = TensorDesc(DataType.INT8, sizes, (160, 1, 32, 4) if is_last else None)
+    for strides, window, dilations in (([largest, 2], [2, 2], [1, 1]), ([2, 2], [1, 2], [largest, 1])):
+        desc = MaxPooling2Desc(
+            input_tensor=source,
+            strides=strides,
+            window_size=window,
+            start_padding=[0, 1],
+            end_padding=[0, 1],
+            dilations=dilations,
+        )
+        check(device, desc, 1, 3)
+
+
 @given(descriptors(), st.integers(0, 20), st.integers(0, 1 << 20))
 @examples(0.12)
 def test_windows_across_cuts_in_memory(

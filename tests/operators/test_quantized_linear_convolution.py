@@ -119,7 +119,7 @@ def test_without_an_output_errors_are_about_the_other_fields() -> None:
     refused("output_tensor", 5, "must be a TensorDesc, not int", output_tensor=5)
 
 
-@pytest.mark.parametrize("end_padding", [(2**32 - 1, 0), (2**16, 2**16)])
+@pytest.mark.parametrize("end_padding", [(2**32 - 99, 0), (2**16, 2**16)])
 def test_without_an_output_it_may_not_be_larger_than_a_tensor(end_padding: tuple[int, int]) -> None:
     with pytest.raises(DescriptorError, match=r"the other fields give an output of these sizes, .* at most") as caught:
         describe(output_tensor=None, end_padding=end_padding)
@@ -317,9 +317,19 @@ def test_the_dilated_filter_is_not_larger_than_the_padded_input() -> None:
 
 
 def test_sizes_do_not_wrap_at_32_bits() -> None:
-    padding = (2**32 - 1, 2**32 - 1)
+    padding = (2**31 - 9, 2**31 - 9)
     refused("output_tensor.sizes", (2, 6, 5, 9), "must be floor(", start_padding=padding, end_padding=padding)
     refused("filter_tensor.sizes[2]", 3, "may not be larger than", dilations=(2**32 - 1, 1))
+
+
+def test_positions_in_the_padded_input_have_32_bits() -> None:
+    """Kernels count them modulo 2^32: past that, padding would be input."""
+    most = 2**32 - 1 - 10
+    rule = "the padded input, 10 + 4294967286 + 0 = 4294967296, may have at most 2**32 - 1 positions"
+    refused("start_padding[0]", most + 1, rule, start_padding=(most + 1, 0), strides=(most, 1))
+    refused("end_padding[0]", most, "may have at most", start_padding=(1, 0), end_padding=(most, 0), strides=(most, 1))
+    output = TensorDesc(UINT8, (2, 6, 2, 6))
+    describe(start_padding=(most, 0), end_padding=(0, 0), strides=(most, 1), output_tensor=output)
 
 
 def test_output_elements_may_not_overlap() -> None:

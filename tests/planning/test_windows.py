@@ -82,6 +82,10 @@ DESCRIPTORS: dict[str, OperatorDesc] = {
         DataType.UINT8, [1, 1, 1, 5], window_size=[1, 3_000_000_005], strides=[1, 3], start_padding=[0, 3_000_000_000],
         end_padding=[0, 7], dilations=[1, 1],
     ),
+    "a stride of 2 billion": max_pooling(
+        DataType.UINT8, [1, 1, 1, 3 << 30], window_size=[1, 1], strides=[1 << 31, 1 << 31], start_padding=[0, 0],
+        end_padding=[0, 0], dilations=[(1 << 32) - 1, 1],
+    ),
     "averages": average_pooling([2, 3, 9, 7], **fields([3, 3], 2, 1)),
     "averages of vectors": average_pooling([64, 64, 112, 112], is_last=True, **fields([3, 3], 2, 1)),
     "averages of 1 GB": average_pooling([15, 64, 1 << 10, 1 << 10], channels=64, **fields([2, 2], 2, 0)),

@@ -130,7 +130,7 @@ class Windows:
         """The largest position, or difference of positions, that a kernel computes."""
         geometry = self.geometry
         return max(
-            max((end - begin) * geometry.strides[k], (high - low) * geometry.dilations[k], abs(first))
+            max((end - begin - 1) * geometry.strides[k], (high - low - 1) * geometry.dilations[k], abs(first))
             for k, ((begin, end), (low, high), first) in enumerate(
                 zip(part.box[2:], part.taps, self.firsts(part), strict=True)
             )
@@ -289,7 +289,8 @@ class Windows:
             LOCAL_SIZE_X: size or builder.workgroup_size,
             **by_dimension("WINDOW", "DHW", [high - low for low, high in part.taps]),
             **by_dimension("STRIDE", "DHW", geometry.strides),
-            **by_dimension("DILATION", "DHW", geometry.dilations),
+            # Only of a single tap is it larger, and then it separates nothing.
+            **by_dimension("DILATION", "DHW", [min(step, LARGEST_POSITION) for step in geometry.dilations]),
             **by_dimension("EXTENT", "CDHW", extents[1:] if is_only else [0] * 4),
             "LANE_IS_CHANNELS": int(lane == CHANNEL),
         }
