@@ -33,7 +33,7 @@ from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.peers import torch as peer
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, rotation, time_bindings
 from dmlvk.benchmark.work import work_of
-from dmlvk.planning.slice1.choice import PATHS, nest_of
+from dmlvk.planning.slice1 import COPY_PATHS, nest_of
 from dmlvk.tensor_desc import packed_strides
 
 TYPES = (DataType.UINT8, DataType.INT16, DataType.INT32, DataType.INT64)
@@ -206,7 +206,7 @@ def measured(device: dmlvk.Device, case: Case, copy_rate: float, with_torch: boo
     count = rotation(moved, device.profile.device_type)
     sets = Sets(device, desc, data, count)
     path, _, seconds, is_right = sets.measure(None, expected)
-    estimates = {each.name: each.seconds(nest_of(desc), device.profile) for each in PATHS}
+    estimates = {each.name: each.seconds(nest_of(desc), device.profile) for each in COPY_PATHS}
     paths = {}
     for name in estimates if every_path else ():
         _, kernels, taken, right = sets.measure(name, expected)
@@ -242,11 +242,12 @@ def table_of(title: str, rows: Sequence[Found]) -> Table:
 
 def table_of_paths(rows: Sequence[Found]) -> Table:
     """The estimates and the times of all paths, where the planner has not taken the fastest."""
-    table = Table("case", "taken", *(f"{path.name}: predicted, us" for path in PATHS), title="Faster by another path")
+    heads = (f"{path.name}: predicted, us" for path in COPY_PATHS)
+    table = Table("case", "taken", *heads, title="Faster by another path")
     for row in rows:
         fastest = min(row.paths, key=lambda name: row.paths[name][1], default=row.path)
         if fastest != row.path:
-            cells = [row.paths.get(path.name) for path in PATHS]
+            cells = [row.paths.get(path.name) for path in COPY_PATHS]
             texts = ("-" if cell is None else f"{cell[0] * 1e6:.1f}, {cell[1] * 1e6:.1f}" for cell in cells)
             table.add_row(row.case, row.path, *texts)
     return table

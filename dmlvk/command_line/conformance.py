@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,15 +13,15 @@ from dmlvk._common import files
 from dmlvk.command_line.conformance_cluster import ClusterRun
 from dmlvk.command_line.conformance_reports import Session
 from dmlvk.command_line.conformance_request import Request
-from dmlvk.command_line.terminal import clear_errors, echo, shown_progress
-from dmlvk.command_line.without_device import check_recorded_devices, export_for_dxdispatch, listed
+from dmlvk.command_line.terminal import clear_errors, console, echo, one_line, shown_progress
+from dmlvk.conformance import recorded
+from dmlvk.conformance.case import Case
 from dmlvk.conformance.digests import compared, recorded_digests
+from dmlvk.conformance.dxdispatch import export_models
 from dmlvk.conformance.names import OUR_CASES, SelectionError
+from dmlvk.conformance.plans import check_plans
 from dmlvk.conformance.profiles import PROFILES
-from dmlvk.conformance.reports.terminal import (
-    failure_text,
-    with_failures,
-)
+from dmlvk.conformance.reports.terminal import failure_text, plan_table, with_failures, with_problems
 from dmlvk.conformance.results import PASSED, Environment, Result, ResultsError, Run
 from dmlvk.conformance.results_file import ResultsWriter, read_device_runs, read_results
 from dmlvk.conformance.running.runner import CLOSING, Item, Runner, run_again
@@ -126,6 +127,49 @@ def conformance(**options: object) -> None:
         status = run_request(request)
     if status:
         sys.exit(status)
+
+
+def listed(cases: list[Case]) -> Iterator[str]:
+    """The names, one a line. Before each group a line, which begins with "#", says what the group tests."""
+    for group, members in itertools.groupby(cases, lambda case: case.group):
+        names = list(members)
+        about = f": {names[0].about}" if names[0].about else ""
+        count = f"{len(names):,} case{'s' if len(names) > 1 else ''}"
+        yield f"# {group} ({count}){about}"
+        yield from (case.name for case in names)
+
+
+def check_recorded_devices(cases: list[Case], path: str | None) -> int:
+    """Check plans without running them, report, and return the exit status.
+
+    path: the kernel path for cases that leave the choice to the planner.
+    """
+    terminal = console()
+    with shown_progress(terminal, len(cases)) as step:
+        checks = list(with_problems(terminal, check_plans(cases, recorded.NAMES, path), step))
+    terminal.print(plan_table(checks))
+    return 1 if any(check.problems for check in checks) else 0
+
+
+def export_for_dxdispatch(cases: list[Case], folder: Path) -> int:
+    """Write cases as models, and return the exit status: 1 if there are none that could be written.
+
+    A descriptor that has to be refused is no model.
+    """
+    cases = [case for case in cases if case.refusal is None]
+    terminal = console()
+    written = 0
+    with shown_progress(terminal, len(cases)) as progress:
+        for case, result in export_models(cases, folder):
+            progress(case.name)
+            if isinstance(result, Exception):
+                terminal.print(f"Not exported: {case.name}: {one_line(result)}", soft_wrap=True)
+            else:
+                written += 1
+    terminal.print(
+        f"{written} of {len(cases)} cases are in {folder}; run model.json in each, then check.py", soft_wrap=True
+    )
+    return 0 if written else 1
 
 
 def run_request(request: Request) -> int:

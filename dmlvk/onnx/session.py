@@ -22,7 +22,6 @@ from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import byte_functions, folding, quantization
 from dmlvk.onnx import placement as placement_of
 from dmlvk.onnx.arguments import NodeArgument, as_feeds, as_mapping, checked_feeds, input_checks
-from dmlvk.onnx.devices import opened
 from dmlvk.onnx.errors import ModelError
 from dmlvk.onnx.graph import Graph, HostOptions, Node
 from dmlvk.onnx.host import host_session_options, ort_value
@@ -48,6 +47,7 @@ from dmlvk.onnx.steps import DeviceStep, remember
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.copying import Pickled
 from dmlvk.runtime.device import Device
+from dmlvk.runtime.device_info import best_devices
 from dmlvk.runtime.shared_devices import DeviceName, named_device
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
@@ -199,7 +199,7 @@ class InferenceSession(Pickled):
             runs_at_once = as_argument("runs_at_once", runs_at_once, 1, None, rule, ValueError)
         self._loaded = model if isinstance(model, LoadedModel) else load(model)
         self._place = self._loaded.place
-        self.devices = opened(device)
+        self.devices = _opened(device)
         self.device = self.devices[0]
         if device is None and self.device.profile.device_type is DeviceType.CPU:
             _say_that_the_host_is_faster(self.device.name)
@@ -657,3 +657,24 @@ def _say_that_the_host_is_faster(name: str) -> None:
             "prove bits. Name it to run on it without this warning: InferenceSession(model, device=...), --device",
             stacklevel=3,
         )
+
+
+def _opened(device: DeviceName | Iterable[DeviceName]) -> list[Device]:
+    """The devices that a session's argument names, opened unless they are Devices.
+
+    Raises DeviceError: there is no such device.
+    Raises ValueError: no device is named, or one twice.
+    """
+    if isinstance(device, str) and device == "all":
+        return [Device(info.index) for info in best_devices()]
+    if not isinstance(device, Iterable) or isinstance(device, str):
+        return [device if isinstance(device, Device) else Device(device)]
+    found = [each if isinstance(each, Device) else Device(each) for each in device]
+    if not found:
+        raise ValueError("device names no device; leave it out for the best one")
+    if len({each.vulkan.context.physical.handle for each in found}) < len(found):
+        names = ", ".join(each.name for each in found)
+        raise ValueError(
+            f"device names one device twice: {names}; each is named once, since two sessions on it would only wait"
+        )
+    return found

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from dmlvk.vulkan.interrupts.locks import RLock
-
-if TYPE_CHECKING:
-    from dmlvk.vulkan.interrupts.visits import Visits
-    from dmlvk.vulkan.queue import Queue
+from dmlvk.vulkan.interrupts.visits import Visits
+from dmlvk.vulkan.queue import Queue
 
 # After this time without a submission, a program is doing something other than calling one operator after another.
 PAUSE_SECONDS = 0.03

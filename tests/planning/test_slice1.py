@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dmlvk import DataType, Slice1Desc
 from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, LoopOperand, simplified
+from dmlvk.planning.slice1 import COPY_PATHS, cheapest, nest_of
 from dmlvk.planning.slice1.boxes import LARGE, SMALL, Room, boxes, with_larger_elements
-from dmlvk.planning.slice1.choice import PATHS, cheapest, nest_of
 from dmlvk.planning.slice1.elements import UNITS, ElementsPath
 from dmlvk.planning.slice1.path import LINE_SIZE, SECTOR_SIZE, loops_of, sectors_of, sectors_of_box
 from tests import profiles
@@ -168,7 +168,7 @@ def test_elements_are_copied_once_each(piece: LoopNest) -> None:
 
 def test_every_path_has_an_estimate_or_none() -> None:
     desc = permuted(DataType.FLOAT32, [64, 3, 64, 64], [0, 2, 3, 1])
-    seconds = {path.name: path.seconds(nest_of(desc), H200) for path in PATHS}
+    seconds = {path.name: path.seconds(nest_of(desc), H200) for path in COPY_PATHS}
     assert seconds["tiles"] == math.inf, "three floats are no row of a tile"
     assert seconds["boxes"] < seconds["blocks"]
     assert cheapest(nest_of(desc), H200).name == "boxes"
