@@ -1,6 +1,5 @@
-"""DirectML operators as Vulkan compute kernels: DIAGONAL_MATRIX1, ONE_HOT, QUANTIZED_LINEAR_CONVOLUTION and SLICE1.
-
-DIAGONAL_MATRIX and SLICE, which the first and the last took the place of, run on the same kernels.
+"""DirectML operators as Vulkan compute kernels: the convolution of quantized tensors, what networks have beside it,
+SLICE1, DIAGONAL_MATRIX1 and ONE_HOT. `docs/operators.md` lists them.
 """
 
 import dmlvk.runtime.pickling  # noqa: F401 - tells pickle about compiled operators

@@ -338,6 +338,11 @@ class TestPooling:
         assert pooled.dtype == np.int16 and pooled.tolist() == image[:, :, ::2, 1::2].tolist()
         pooled, indices = dmlvk.max_pooling2(image, window_size=[3, 3], return_indices=True, device=device)
         assert indices.dtype == np.uint32 and image.ravel()[indices].tolist() == pooled.tolist()
+        steps: dict[str, Any] = {"start_padding": (1, 0), "end_padding": (0, 1), "dilations": (2, 3)}
+        pooled_apart = dmlvk.max_pooling2(image, window_size=(2, 2), **steps, device=device)
+        around = np.pad(image, ((0, 0), (0, 0), (1, 0), (0, 1)), constant_values=-1)
+        taps = [around[:, :, y : y + 5, x : x + 6] for y in (0, 2) for x in (0, 3)]
+        assert pooled_apart.tolist() == np.max(taps, axis=0).tolist()
         tensors = dmlvk.max_pooling2(device.tensor(image), window_size=[3, 3], return_indices=True)
         assert [each.tolist() for each in tensors] == [pooled.tolist(), indices.tolist()]
 

@@ -64,18 +64,9 @@ class AbsentMarkError(Exception):
 def measure_marks(device: dmlvk.Device, size: int, rounds: int) -> tuple[dict[str, Mark], dict[str, str]]:
     """Measure every mark that the device has.
 
-    Parameters
-    ----------
-    device : Device
-        With timestamps.
-    size : int
-        Bytes that are copied and filled.
-
-    Returns
-    -------
-    dict of str to Mark
-    dict of str to str
-        The marks that the device does not have, and why.
+    device: with timestamps.
+    size: bytes that are copied and filled.
+    Returns the marks by name, and why the others are absent.
     """
     marks: dict[str, Mark] = {}
     absent: dict[str, str] = {}

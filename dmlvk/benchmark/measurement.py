@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import dmlvk
 from dmlvk._common.bits import equal_bits
-from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, rotation, time_in_turns
+from dmlvk.benchmark.timing import Times, rotation, time_in_turns
 from dmlvk.benchmark.work import Work, work_of
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime.binding import Binding
@@ -60,7 +60,6 @@ def measure(
     *,
     path: str | None = None,
     rounds: int = 20,
-    warm_up_seconds: float = WARM_UP_SECONDS,
     beside: Sequence[Binding] = (),
     busy: Binding | None = None,
 ) -> Measurement:
@@ -76,7 +75,7 @@ def measure(
     work = work_of(desc)
     bindings, outputs = bind_anew(device, operator, inputs, rotation(work.bytes_moved, device.profile.device_type))
     items = [bindings, beside] if beside else [bindings]
-    measured, *others = time_in_turns(device, items, rounds, warm_up_seconds, busy)
+    measured, *others = time_in_turns(device, items, rounds, busy=busy)
     dispatches = tuple(
         DispatchTimes(dispatch.kernel, times, dispatch.bytes_moved, dispatch.operations)
         for dispatch, times in zip(operator.plan.dispatches, measured.dispatches, strict=True)

@@ -140,10 +140,7 @@ class Holding:
     def device(self) -> Device:
         """The worker's device, opened at the first use.
 
-        Raises
-        ------
-        ClusterError
-            The worker has none.
+        Raises ClusterError: the worker has none.
         """
         index = self.index
         if index < 0:

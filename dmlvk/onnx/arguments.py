@@ -87,10 +87,7 @@ def _type_name(kind: onnx.TypeProto) -> str:
 def as_feeds(graph: Graph, batch: Any, place: str) -> Mapping[str, Any]:
     """A batch as feeds: a mapping unchanged; an array is that of the only input.
 
-    Raises
-    ------
-    ModelError
-        The batch is an array, and the model has more inputs or none.
+    Raises ModelError: the batch is an array, and the model has more inputs or none.
     """
     if isinstance(batch, Mapping):
         return batch
@@ -119,10 +116,7 @@ class InputCheck:
     def checked(self, feed: Any) -> Any:
         """The feed as an array of the machine's own byte order. Numbers in lists get the input's type.
 
-        Raises
-        ------
-        ModelError
-            Its type, rank or size is not the input's, or the type cannot hold a number.
+        Raises ModelError: its type, rank or size is not the input's, or the type cannot hold a number.
         """
         if is_ort_value(feed):
             feed = from_ort_value(feed)
@@ -179,10 +173,7 @@ def input_checks(graph: Graph, place: str) -> dict[str, InputCheck]:
 def as_mapping(feeds: Any) -> Mapping[str, Any]:
     """The feeds of a run, if they are a mapping.
 
-    Raises
-    ------
-    TypeError
-        They are none.
+    Raises TypeError: they are none.
     """
     if not isinstance(feeds, Mapping):
         raise TypeError(f"feeds is a mapping from the inputs' names to arrays, not {type(feeds).__name__}")
@@ -194,10 +185,7 @@ def checked_feeds(
 ) -> dict[str, Any]:
     """What a run is given, as arrays.
 
-    Raises
-    ------
-    ModelError
-        A feed is missing or unknown, or has another type, rank or size than its input.
+    Raises ModelError: a feed is missing or unknown, or has another type, rank or size than its input.
     """
     feeds = as_mapping(feeds)
     listed = ", ".join(checks) or "none"

@@ -44,12 +44,8 @@ MOST_SOURCES = 2
 def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     """Put tables in the places of chains.
 
-    Returns
-    -------
-    dict of int to str
-        By number, the reasons of the nodes that are no longer in the graph.
-    dict of int to int
-        The number of the last node of each chain, and that of its table.
+    Returns why nodes are no longer in the graph, by number; and the number of its table, by that of
+        the last node of each chain.
     """
     reasons: dict[int, str] = {}
     replaced: dict[int, int] = {}

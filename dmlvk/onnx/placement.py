@@ -146,19 +146,9 @@ def next_part(
 ) -> tuple[bool, list[Node]]:
     """The largest set of nodes of one place that can run now, the host's first.
 
-    Parameters
-    ----------
-    remaining : sequence of Node
-        In an order in which they can run.
-    available : set of str
-        Values that earlier parts or the caller have given.
-    on_host : mapping of int to str
-    graph : Graph
-
-    Returns
-    -------
-    tuple of bool and list of Node
-        Whether the host runs them, and the nodes.
+    remaining: in an order in which they can run.
+    available: values that earlier parts or the caller have given.
+    Returns whether the host runs them, and the nodes.
     """
     for host in (True, False):
         known = set(available)

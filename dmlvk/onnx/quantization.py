@@ -21,12 +21,8 @@ KEPT_ATTRIBUTES = ("alpha", "auto_pad", "dilations", "group", "kernel_shape", "p
 def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     """Put QLinearConv, QLinearMatMul or QGemm in the place of each product of dequantized inputs that is quantized.
 
-    Returns
-    -------
-    dict of int to str
-        By number, the reasons of the nodes that are no longer in the graph.
-    dict of int to int
-        The number of each product that is replaced, and that of its quantized operator.
+    Returns why nodes are no longer in the graph, by number; and the number of its quantized operator, by that of
+        each product that is replaced.
     """
     reasons: dict[int, str] = {}
     replaced: dict[int, int] = {}
@@ -327,12 +323,8 @@ def _set_fill(proto: onnx.NodeProto, name: str) -> None:
 def fuse_groups(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     """Put quantized operators of com.microsoft in the places of groups that ONNX Runtime replaces when it optimizes.
 
-    Returns
-    -------
-    dict of int to str
-        By number, the reasons of the nodes that are no longer in the graph.
-    dict of int to int
-        The number of each node that is replaced, and that of its quantized operator.
+    Returns why nodes are no longer in the graph, by number; and the number of its quantized operator, by that of
+        each node that is replaced.
     """
     producers, users = graph.producers(), graph.users()
     reasons: dict[int, str] = {}

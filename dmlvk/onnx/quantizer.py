@@ -151,10 +151,7 @@ def quantize(
 def prepare(model: LoadedModel, folder: Path) -> Path:
     """Write the model to a folder, in the form that the quantizer needs, and return its path.
 
-    Raises
-    ------
-    ModelError
-        The model is quantized already, has nothing to quantize, or is larger than a message of protobuf.
+    Raises ModelError: the model is quantized already, has nothing to quantize, or is larger than a message of protobuf.
     """
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
@@ -221,10 +218,7 @@ def read_own(path: Path) -> onnx.ModelProto:
 class SampleError(ModelError):
     """An input of the data does not fit the model.
 
-    Attributes
-    ----------
-    number : int
-        Which one, counted from 1.
+    number: which one, counted from 1.
     """
 
     def __init__(self, number: int, text: str) -> None:
@@ -241,12 +235,8 @@ def checked_samples(
 ) -> Iterator[dict[str, Any]]:
     """The inputs of `data` as feeds.
 
-    Raises
-    ------
-    SampleError
-        One does not fit or is not finite.
-    ModelError
-        There is none.
+    Raises SampleError: one does not fit or is not finite.
+    Raises ModelError: there is none.
     """
     number = 0
     for number, sample in enumerate(data, 1):
@@ -267,10 +257,7 @@ def checked_samples(
 def _whole(model: LoadedModel) -> onnx.ModelProto:
     """A model with all its weights in it.
 
-    Raises
-    ------
-    ModelError
-        It is larger than a message of protobuf.
+    Raises ModelError: it is larger than a message of protobuf.
     """
     if model.nbytes > MOST_BYTES:
         raise ModelError(f"{model.place} has {model.nbytes:,} bytes; the quantizer takes models of at most 2 GiB")

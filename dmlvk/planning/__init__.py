@@ -153,10 +153,7 @@ def require_descriptor(desc: object) -> None:
 def preferred_path(desc: OperatorDesc, name: str) -> str | None:
     """The path that $DMLVK_KERNEL, a name for all operators, forces on this one; None if it has no such path.
 
-    Raises
-    ------
-    ValueError
-        When no operator has a path of that name.
+    Raises ValueError: no operator has a path of that name.
     """
     require_path_name(name)
     require_descriptor(desc)

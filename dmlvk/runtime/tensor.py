@@ -368,10 +368,7 @@ def write_in_turn(tensors: Sequence[Tensor], arrays: Sequence[Array], then: Call
 
     Several threads copy, and this one calls the function, in order, while the others go on.
 
-    Parameters
-    ----------
-    arrays : sequence of ndarray
-        Of the tensors' sizes and data types.
+    arrays: of the tensors' sizes and data types.
     """
     vulkan = tensors[0].engine.vulkan
     vulkan.visits.during(_write_in_turn, tensors, arrays, then)

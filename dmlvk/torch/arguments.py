@@ -35,10 +35,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 def data_type_of(name: str, dtype: torch.dtype) -> DataType:
     """The data type of an argument's elements.
 
-    Raises
-    ------
-    TypeError
-        DirectML has no such type; the message says how the tensor can be passed.
+    Raises TypeError: DirectML has no such type; the message says how the tensor can be passed.
     """
     if dtype not in DATA_TYPES:
         known = str(dtype).removeprefix("torch.")
@@ -51,10 +48,7 @@ def data_type_of(name: str, dtype: torch.dtype) -> DataType:
 def torch_dtype(name: str, dtype: Any) -> torch.dtype:
     """A dtype argument, which may also be a DataType or a NumPy dtype, as torch's dtype.
 
-    Raises
-    ------
-    TypeError
-        DirectML has no such type.
+    Raises TypeError: DirectML has no such type.
     """
     if isinstance(dtype, torch.dtype):
         if dtype not in DATA_TYPES:
@@ -67,12 +61,9 @@ def torch_dtype(name: str, dtype: Any) -> torch.dtype:
 def check_tensors(**tensors: Any) -> None:
     """Refuse what the operators cannot take as a tensor.
 
-    Raises
-    ------
-    TypeError
-        No tensor, or one of a layout or dtype that DirectML lacks.
-    BindingError
-        A tensor that requires a gradient, has no elements of its own, or lies on another device than the first one.
+    Raises TypeError: no tensor, or one of a layout or dtype that DirectML lacks.
+    Raises BindingError: a tensor that requires a gradient, has no elements of its own, or lies on another device than
+        the first one.
     """
     first = None
     for name, tensor in tensors.items():
@@ -104,10 +95,7 @@ def check_tensors(**tensors: Any) -> None:
 def integer(function: str, name: str, value: Any) -> int:
     """An argument as an integer; a compiler's symbol stays one.
 
-    Raises
-    ------
-    DescriptorError
-        It is no integer of 64 bits.
+    Raises DescriptorError: it is no integer of 64 bits.
     """
     if isinstance(value, torch.SymInt):
         return value
@@ -124,12 +112,8 @@ def integers(function: str, name: str, values: Iterable[Any]) -> Sequence[int]:
 def fill_value(value: Any) -> Any:
     """The value of DIAGONAL_MATRIX1 as a number of Python's; a compiler's symbol stays one.
 
-    Raises
-    ------
-    TypeError
-        It is a tensor.
-    DescriptorError
-        It is no number, or an integer that torch's operators do not take.
+    Raises TypeError: it is a tensor.
+    Raises DescriptorError: it is no number, or an integer that torch's operators do not take.
     """
     if isinstance(value, torch.Tensor):
         raise TypeError("value is a tensor, and the operator takes a number: pass value.item()")
@@ -154,10 +138,7 @@ def is_real(value: Any) -> bool:
 def sort_parameter(name: str, argument: Any, tensors: dict[str, Any], numbers: dict[str, Any]) -> None:
     """Put a scale or zero point among the tensors, or as `{name}_value` among the numbers.
 
-    Raises
-    ------
-    TypeError
-        It is neither a tensor nor a number, or a fraction where an integer is needed.
+    Raises TypeError: it is neither a tensor nor a number, or a fraction where an integer is needed.
     """
     is_integer = not name.endswith("_scale")
     if isinstance(argument, torch.Tensor):
@@ -174,10 +155,7 @@ def sort_parameter(name: str, argument: Any, tensors: dict[str, Any], numbers: d
 def check_integers(**tensors: torch.Tensor) -> None:
     """Refuse floating point elements.
 
-    Raises
-    ------
-    TypeError
-        A tensor has such elements.
+    Raises TypeError: a tensor has such elements.
     """
     for name, tensor in tensors.items():
         if tensor.dtype.is_floating_point:

@@ -33,10 +33,7 @@ _keys: WeakKeyDictionary[Device, str] = WeakKeyDictionary()
 def _device_key(device: DeviceName) -> str:
     """The `device` argument of a custom operator: text that names an open Device, an index or part of a name.
 
-    Raises
-    ------
-    TypeError
-        The argument is none of these.
+    Raises TypeError: the argument is none of these.
     """
     if isinstance(device, str):
         return device
@@ -72,10 +69,7 @@ def device_key(device: DeviceName) -> str | None:
 def device_for(key: str | None, tensor: torch.Tensor | None) -> Device:
     """The device that a custom operator runs on: the one with the key, else the tensor's GPU, else the default one.
 
-    Raises
-    ------
-    DeviceError
-        The Device with this key is gone, none has such a name, or CUDA is capturing a graph.
+    Raises DeviceError: the Device with this key is gone, none has such a name, or CUDA is capturing a graph.
     """
     if tensor is not None and tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         raise DeviceError(

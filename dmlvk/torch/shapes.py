@@ -127,13 +127,9 @@ def quantized_linear_convolution(
 class ConvolutionArguments:
     """The tensors of a convolution.
 
-    Attributes
-    ----------
-    input, filter : torch.Tensor
-    parameters : dict of str to torch.Tensor
-        The scales, zero points and bias that are tensors, with the rank of the input: {1, 1, 1, 1} or {1, M, 1, 1}.
-    output_dtype : torch.dtype
-        The given one, or else the type of the output's zero point, or else that of the input.
+    parameters: the scales, zero points and bias that are tensors, with the rank of the input: {1, 1, 1, 1} or
+        {1, M, 1, 1}.
+    output_dtype: the given one, or else the type of the output's zero point, or else that of the input.
     """
 
     input: torch.Tensor

@@ -135,12 +135,8 @@ class Transfers:
 
         Several threads copy, the first groups first. This thread alone calls the function, between its own copies.
 
-        Parameters
-        ----------
-        copies : sequence of sequence of (ndarray, ndarray)
-            By group, targets and sources. Made during a visit.
-        then : callable
-            Called with the number of each group, in order.
+        copies: by group, targets and sources. Made during a visit.
+        then: called with the number of each group, in order.
         """
         # By group, one token for each copy that is not done: taking one out is a single step of any thread.
         pending = [deque(group) for group in copies]

@@ -61,7 +61,7 @@ def test_timestamps_that_cannot_be_true_are_told(
         output_tensor=dmlvk.TensorDesc.of(matrix), value=0, diagonal_fill_begin=0, diagonal_fill_end=1
     )
     with dmlvk.Device(device.profile.name, timestamps=True) as own:
-        found = measure(own, desc, {}, matrix, rounds=50, warm_up_seconds=0.0)
+        found = measure(own, desc, {}, matrix, rounds=50)
     assert found.correct
     assert (found.untrue is not None) is (seconds is not None)
     row = {"name": "a case", "untrue_timestamps": found.untrue}

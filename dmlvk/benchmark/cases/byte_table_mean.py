@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 
 from dmlvk import ByteTableMeanDesc, DataType, TensorDesc
-from dmlvk.benchmark.cases.max_pooling2 import LAYOUTS, images_of, laid_out, random_images
+from dmlvk.benchmark.cases.max_pooling2 import LAYOUTS, images_of, random_images
 from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.max_pooling2 import laid_out
 
 # Side of a plane, and the lanes that ONNX Runtime's operators have.
 SIDE = 28

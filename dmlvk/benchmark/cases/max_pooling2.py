@@ -11,6 +11,7 @@ import numpy as np
 from dmlvk import DataType, MaxPooling2Desc, TensorDesc, reference
 from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case, Workload, generator
+from dmlvk.conformance.cases.max_pooling2 import laid_out
 
 CHANNELS = 64
 # Images with data of their own. Further ones repeat them: so the right output of many images is soon there.
@@ -29,13 +30,6 @@ def pooled(window: int, stride: int, padding: int) -> dict[str, Any]:
 def images_of(data_bytes: int, element_size: int, side: int) -> int:
     """The number of images that fit into `data_bytes`."""
     return max(1, data_bytes // (CHANNELS * side * side * element_size))
-
-
-def laid_out(data_type: DataType, sizes: tuple[int, ...], layout: str) -> TensorDesc:
-    """A packed tensor {N, C, H, W} in a layout."""
-    _, channels, height, width = sizes
-    strides = (channels * height * width, 1, channels * width, channels) if layout == "NHWC" else None
-    return TensorDesc(data_type, sizes, strides)
 
 
 def random_images(name: str, tensor: TensorDesc) -> np.ndarray[Any, Any]:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from dmlvk import DataType, QuantizedLinearAveragePoolingDesc, TensorDesc, reference
-from dmlvk.benchmark.cases.max_pooling2 import DIFFERENT_IMAGES, LAYOUTS, images_of, laid_out, pooled, random_images
+from dmlvk.benchmark.cases.max_pooling2 import DIFFERENT_IMAGES, LAYOUTS, images_of, pooled, random_images
 from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case, Workload
+from dmlvk.conformance.cases.max_pooling2 import laid_out
 
 # Channels, window, stride, padding, height and width of an image, and whether the scales are equal.
 WINDOWS = {
