@@ -17,7 +17,7 @@ from dmlvk.conformance.cases import all_cases
 from dmlvk.conformance.digests import recorded_digests
 from dmlvk.conformance.results import Result, Run, Status
 from tests.conformance.comparison.made_results import environment, written
-from tools import bootstrap, browser, drivers, every_driver, mesa, models, windows
+from tools import bootstrap, browser, drivers, every_driver, mesa, models, windows, windows_selection
 from tools.debian import SetupError
 from tools.every_driver import Outcome, agreements, check_arguments, differences
 
@@ -213,13 +213,58 @@ def test_what_is_excluded_under_wine_is_there() -> None:
     assert set(re.findall(r"`(test_\w+)`", described)) == {name.split("::")[-1] for name in windows.EXCLUDED}
 
 
-def test_what_is_chosen_under_wine_is_there_and_not_left_out() -> None:
-    chosen = windows.chosen_tests(has_all=False)
-    assert len(set(chosen)) == len(chosen)
-    for name in chosen:
+# Modules of dmlvk with a branch for Windows, and the tests of what it does.
+BRANCHES_FOR_WINDOWS = {
+    "dmlvk/_common/files.py": "tests/test_files.py",
+    "dmlvk/command_line/standard_streams.py": "tests/test_standard_streams.py",
+    "dmlvk/conformance/running/runner.py": "tests/conformance/test_runner.py",
+    "dmlvk/dask/claims.py": "tests/dask",
+    "dmlvk/runtime/cuda_driver.py": "tests/runtime/test_cuda_sharing.py",
+    "dmlvk/vulkan/configuration.py": "tests/runtime/test_cuda_sharing.py",
+    "dmlvk/vulkan/external.py": "tests/runtime/test_cuda_sharing.py",
+    "dmlvk/vulkan/timeline.py": "tests/runtime/test_waiting.py",
+}
+
+
+def test_what_windows_has_for_itself_is_chosen_under_wine() -> None:
+    """All that names the system: modules by their tests, and tests with cases of their own for it."""
+    names_windows = re.compile(r"\bos\.name\b|sys\.platform [!=]= .win32")
+
+    def naming(folder: str) -> set[str]:
+        files = [path for path in (ROOT / folder).rglob("*.py") if path.is_file()]
+        found = [path for path in files if names_windows.search(path.read_text(encoding="utf-8"))]
+        return {path.relative_to(ROOT).as_posix() for path in found}
+
+    assert naming("dmlvk") == BRANCHES_FOR_WINDOWS.keys()
+    tests = {name for name in naming("tests") if Path(name).name.startswith("test_") and name != "tests/test_tools.py"}
+    tests.update(BRANCHES_FOR_WINDOWS.values())
+    chosen = {name for name in tests if not name.startswith(tuple(windows.LEFT_OUT))}
+    assert chosen <= windows_selection.FILES_OF_WINDOWS
+    assert tests - chosen <= {"tests/dask", "tests/dask/test_workers.py", "tests/test_workflows.py"}
+    files = [name for names in windows_selection.OF_WINDOWS.values() for name in names]
+    assert len(set(files)) == len(files)
+    for name in files:
         assert (ROOT / name).is_file()
-        assert not any(name.startswith(left) for left in windows.LEFT_OUT)
-    assert "--ignore=tests/kernels" in windows.chosen_tests(has_all=True)
+        assert not name.startswith(tuple(windows.LEFT_OUT))
+
+
+def test_the_selection_under_wine_has_each_test_of_windows_and_a_sample() -> None:
+    of_windows = [f"tests/test_files.py::test_{test}[{k}]" for test in "ab" for k in range(9)]
+    others = [f"tests/test_window.py::test_{test}[{k}]" for test in range(40) for k in range(3)]
+    chosen = windows_selection.selection([*of_windows, "tests/test_files.py::test_alone", *others])
+    assert "tests/test_files.py::test_alone" in chosen
+    for test in "ab":
+        found = [name for name in chosen if f"files.py::test_{test}[" in name]
+        assert len(found) == windows_selection.MOST_SETS
+    sample = [name for name in chosen if "test_window.py" in name]
+    assert len({name.partition("[")[0] for name in sample}) == len(sample)
+    assert 10 < len(sample) < 30
+    assert windows_selection.selection(reversed([*others, *of_windows])) == chosen - {"tests/test_files.py::test_alone"}
+    assert windows_selection.is_looked_at("tests/vulkan/test_memory.py")
+    looked_at = [windows_selection.is_looked_at(f"tests/test_other{k}.py") for k in range(100)]
+    assert 10 < sum(looked_at) < 40
+    assert "tools.windows_selection" in windows.chosen_tests(has_all=False)
+    assert "tools.windows_selection" not in windows.chosen_tests(has_all=True)
 
 
 def test_failures_are_told_by_reason_and_by_number(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from xml.etree import ElementTree
 # If this file runs as a plain script, the checkout is not on the path yet.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools import drivers
+from tools import drivers, windows_selection
 from tools.debian import DRIVERS, ROOT, SetupError, install
 
 WINDOWS = DRIVERS / "windows"
@@ -65,28 +65,6 @@ LEFT_OUT = {
     "tests/test_package.py": "the wheel and the sdist are built from the sources, which are the same everywhere",
     "tests/test_workflows.py": "actionlint reads the workflows, which are the same everywhere",
 }
-# Files of tests that run by default; with --all the others run too, which takes three hours. In these, Windows has a
-# path of its own: how threads wait, Ctrl-C, memory that others share, locks, names of files and what lies in their
-# place, folders that processes share, standard streams and their encodings, processes that are started and ended.
-OF_WINDOWS = (
-    *(f"tests/runtime/test_{name}.py" for name in ("waiting", "interrupts", "background", "threads", "closing")),
-    *(f"tests/runtime/test_{name}.py" for name in ("exchange", "cuda_sharing", "device_info")),
-    *(f"tests/vulkan/test_{name}.py" for name in ("copy_queue", "host_threads", "host_view", "library")),
-    "tests/vulkan/interrupts/test_locks.py",
-    *(f"tests/vulkan/test_{name}.py" for name in ("memory", "pipeline_cache", "transfers")),
-    *(f"tests/test_{name}.py" for name in ("standard_streams", "file_lock", "files", "surroundings", "hostile_text")),
-    *(f"tests/test_{name}.py" for name in ("command_line", "devices", "progress")),
-    *(f"tests/conformance/test_{name}.py" for name in ("runner", "files", "reports", "command")),
-    *("tests/benchmark/test_cold.py", "tests/onnx/test_model_file.py"),
-    *("tests/dxdispatch/test_places.py", "tests/dxdispatch/test_commands.py"),
-)
-# A sample of the rest: all that a user of arrays, of operators and of networks calls first.
-SAMPLE = (
-    *("tests/test_functional.py", "tests/test_element_wise_functions.py", "tests/operators/test_serialization.py"),
-    *(f"tests/runtime/test_{name}.py" for name in ("compiled_operator", "tensor", "sequence", "submission")),
-    *("tests/onnx/test_session.py", "tests/onnx/test_run.py", "tests/conformance/test_execution.py"),
-    *("tests/reference/test_slice1.py", "tests/planning/test_loop_nest.py", "tests/dxdispatch/test_run.py"),
-)
 UNIT_TEST_DEVICE = "llvmpipe"
 NO_LAYERS = "Wine's vulkan-1.dll offers no layers, so there is no validation layer"
 HOST_ENVIRONMENT = (
@@ -324,8 +302,9 @@ def _make_prefix(wine: str, variables: Mapping[str, str]) -> None:
 
 
 def chosen_tests(has_all: bool) -> list[str]:
-    """What pytest is given: the files of Windows' own paths and a sample, or all but those that are left to Linux."""
-    return ["tests", *(f"--ignore={name}" for name in LEFT_OUT)] if has_all else [*OF_WINDOWS, *SAMPLE]
+    """What pytest is given: all but what is left to Linux, or the selection of these."""
+    selected = [] if has_all else ["-p", windows_selection.__name__]
+    return ["tests", *(f"--ignore={name}" for name in LEFT_OUT), *selected]
 
 
 def unit_tests(wine: Wine, arguments: list[str], has_all: bool) -> bool:
