@@ -7,9 +7,10 @@ convolutions are QLinearConv with a bias, a scale for each channel and uint8 dat
 repeated pixels, concatenations and the product at the end are MaxPool, QLinearGlobalAveragePool, Resize, Concat and
 QGemm; its outputs are float32 again.
 
-Random weights alone would make the values vanish or saturate after a few layers. So the weights are random bytes, and
-the scales and biases come from a random image that passes through the network in NumPy: each channel of each
-convolution gets about the same mean and spread, as a trained network's normalization gives it.
+Random weights alone would make the values vanish or saturate after a few layers. So the weights are random numbers of
+7 bits, whose products ONNX Runtime adds exactly on processors without VNNI too, and the scales and biases come from a
+random image that passes through the network in NumPy: each channel of each convolution gets about the same mean and
+spread, as a trained network's normalization gives it.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class Writer:
         assert layer is not None
         sizes = (layer.filters, layer.channels // layer.groups, layer.kernel, layer.kernel)
         geometry = descriptor(layer, 1, "nchw", DataType.UINT8).geometry
-        weights = self._random.integers(-127, 128, sizes, np.int8)
+        weights = self._random.integers(-63, 64, sizes, np.int8)
         sums = correlate(sources[0].centred, weights.astype(np.int64), geometry)
         value, scale, bias = self._normalized(sums, sources[0].scale, node.is_rectified)
         self.values[node.name] = value
@@ -245,7 +246,7 @@ class Writer:
         self._emit("Flatten", flat, [node.inputs[0]])
         levels = sources[0].levels.reshape(1, -1)
         self.values[flat] = source = Value(levels, sources[0].scale, sources[0].zero_point)
-        weights = self._random.integers(-127, 128, (levels.shape[1], node.channels), np.int8)
+        weights = self._random.integers(-63, 64, (levels.shape[1], node.channels), np.int8)
         value, scale, bias = self._normalized(source.centred @ weights.astype(np.int64), source.scale, False)
         self.values[node.name] = value
         weight_names = self._weights(node.name, weights, scale)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx.depths import depths
 from dmlvk.onnx.held import Held
 from dmlvk.onnx.pieces import InputInPieces, in_pieces
@@ -89,6 +90,11 @@ def is_best_on_host(device: Device, program: Program, value: Value) -> bool:
     return len(users) == 1 and isinstance(users[0].desc, ConversionDesc)
 
 
+def _used_storages(program: Program) -> set[int]:
+    """Those that a dispatch uses."""
+    return {storage for operation in program.operations for storage, _ in operation.places.values()}
+
+
 class Execution:
     """A program with its memory on a device.
 
@@ -102,34 +108,40 @@ class Execution:
     def __init__(
         self,
         device: Device,
-        program: Program,
+        plan: Program,
         wanted: Iterable[str],
         operators: Sequence[CompiledOperator[Any]] = (),
     ) -> None:
-        self._device, self._plan, self._operators = device, program, operators
-        self._outputs = {name: program.outputs[name] for name in wanted}
+        self._device, self._plan, self._operators = device, plan, operators
+        self._outputs = {name: plan.outputs[name] for name in wanted}
         self._sequence: DeviceSequence | None = None
         self.input_tensors: dict[str, Tensor | InputInPieces] = {}
         self.output_tensors: dict[str, Tensor] = {}
         self.bindings: tuple[Binding, ...] = ()
-        given = {value.storage for value in program.inputs.values()} | program.constants.keys()
+        given = {value.storage for value in plan.inputs.values()} | plan.constants.keys()
         written = {name: value for name, value in self._outputs.items() if value.storage not in given}
         on_host = {
             value.storage
-            for value in (*program.inputs.values(), *written.values())
-            if is_best_on_host(device, program, value)
+            for value in (*plan.inputs.values(), *written.values())
+            if is_best_on_host(device, plan, value)
         }
         program, divided = in_pieces(
-            program, {name: value for name, value in program.inputs.items() if value.storage in on_host}
+            plan, {name: value for name, value in plan.inputs.items() if value.storage in on_host}
         )
-        self.program = program
         on_host.update(piece.storage for pieces in divided.values() for piece in pieces)
+        used = _used_storages(program)
+        try:
+            buffers = {storage: Buffer.on_host(device.engine, program.sizes[storage]) for storage in on_host & used}
+        except OutOfMemoryError:  # the device may have more; a further run waits for its turn
+            if operators:
+                raise
+            program, divided, on_host, buffers = plan, {}, set(), {}
+            used = _used_storages(program)
+        self.program = program
         kept = {value.storage for value in self._outputs.values()}
         self.layout: StorageOffsets = storage_offsets(program, kept, on_host)
         if not program.operations:
             return
-        used = {storage for operation in program.operations for storage, _ in operation.places.values()}
-        buffers = {storage: Buffer.on_host(device.engine, program.sizes[storage]) for storage in on_host & used}
         offsets = self.layout.offsets
         block = device.buffer(max(1, self.layout.size))  # a program may have all of its memory on the host
 

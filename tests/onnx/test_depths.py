@@ -10,7 +10,7 @@ import pytest
 import dmlvk
 from dmlvk.onnx import InferenceSession
 from dmlvk.runtime.command_writer import Hazards
-from tests.onnx.models import Node, elements, model_of, onnx_runtime, require_equal
+from tests.onnx.models import Node, elements, model_of, onnx_runtime, require_equal, weights
 
 SIZES = (1, 16, 20, 20)
 
@@ -35,7 +35,7 @@ def test_branches_run_at_the_same_time(device: dmlvk.Device, case: str) -> None:
     read, summands, barriers = CASES[case]
     random = np.random.default_rng(8)
     constants: dict[str, Any] = {
-        **{f"w_{name}": elements(random, np.int8, (16, 16, 1, 1)) for name in read},
+        **{f"w_{name}": weights(random, np.int8, (16, 16, 1, 1)) for name in read},
         "scale": np.float32(0.02),
         "wide": np.float32(0.3),
         "point": np.uint8(117),

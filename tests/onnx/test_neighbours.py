@@ -10,7 +10,7 @@ import pytest
 
 import dmlvk
 from dmlvk.onnx.placement import Row
-from tests.onnx.models import Array, elements, model_of, onnx_runtime, require_equal, session_with_onnx_runtime
+from tests.onnx.models import Array, Node, elements, model_of, onnx_runtime, require_equal, session_with_onnx_runtime
 from tests.onnx.random_networks import both, differences, runs
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
@@ -384,6 +384,45 @@ def test_scales_without_a_meaning_stay_on_the_host(device: dmlvk.Device, operato
     (row,) = placed(device, model, feeds)
     assert row.where == "host"
     assert ("is far from the output's" if scale == 3e38 else "is not a positive number") in row.reason
+
+
+# A node of bytes, or floats between conversions, whose scale "s" is that of an input or of the output.
+ANY_SCALE: dict[str, list[Node]] = {
+    "quantize": [("QuantizeLinear", ["f", "s", "z"], ["y"], {})],
+    "dequantize": [("DequantizeLinear", ["x", "s", "z"], ["y"], {})],
+    "a product": [("com.microsoft.QLinearMul", ["x", "s", "z", "x", "t", "z", "t", "z"], ["y"], {})],
+    "a product's own": [("com.microsoft.QLinearMul", ["x", "t", "z", "x", "t", "z", "s", "z"], ["y"], {})],
+    "a sum's own": [("com.microsoft.QLinearAdd", ["x", "t", "z", "x", "t", "z", "s", "z"], ["y"], {})],
+    "a slope": [("com.microsoft.QLinearLeakyRelu", ["x", "s", "z", "t", "z"], ["y"], {"alpha": 0.1})],
+    "a sigmoid's own": [("com.microsoft.QLinearSigmoid", ["x", "t", "z", "s", "z"], ["y"], {})],
+    "a function": [("Relu", ["d"], ["h"], {})],
+    "two operands": [("DequantizeLinear", ["x", "t", "z"], ["e"], {}), ("Add", ["d", "e"], ["h"], {})],
+    "a window": [("MaxPool", ["d"], ["h"], {"kernel_shape": [2, 2]})],
+    "a mean": [("ReduceMean", ["d"], ["h"], {"axes": [2, 3]})],
+}
+
+
+@pytest.mark.parametrize("is_constant", [True, False])
+@pytest.mark.parametrize("name", ANY_SCALE)
+def test_any_scale_has_the_bits_of_onnx_runtime(device: dmlvk.Device, name: str, is_constant: bool) -> None:
+    """Without a meaning, negative, past the range of a product, denormal; as a constant, and of the run."""
+    rng, nodes = np.random.default_rng(9), ANY_SCALE[name]
+    if nodes[-1][2] == ["h"]:
+        nodes = [
+            ("DequantizeLinear", ["x", "s", "z"], ["d"], {}),
+            *nodes,
+            ("QuantizeLinear", ["h", "t", "z"], ["y"], {}),
+        ]
+    reads = {each for node in nodes for each in node[1]}
+    every = {"x": elements(rng, np.int8, (1, 2, 4, 5)), "f": elements(rng, np.float32, (1, 2, 4, 5))}
+    for scale in (0.0, np.inf, np.nan, -0.5, 3e38, 1e-45, 1e-30):
+        constants: dict[str, Array] = {"s": np.array(scale, np.float32), "z": np.array(3, np.int8)}
+        constants["t"] = np.array(0.5, np.float32)
+        feeds = {each: array for each, array in every.items() if each in reads}
+        if not is_constant:
+            feeds["s"] = constants.pop("s")
+        model = model_of(nodes, feeds, {"y": np.float32 if name == "dequantize" else np.int8}, constants)
+        placed(device, model, feeds, optimize=len(nodes) > 1)
 
 
 @pytest.mark.parametrize("attributes", [{"kernel_shape": [5, 2]}, {"kernel_shape": [3, 3], "dilations": [2, 1]}])

@@ -19,7 +19,16 @@ import dmlvk
 from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.host import threads_of_a_part
 from dmlvk.onnx.steps import HostStep
-from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of, require_equal
+from tests.onnx.models import (
+    Array,
+    Node,
+    convolution,
+    convolution_parameters,
+    elements,
+    model_of,
+    require_equal,
+    weights,
+)
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 NODES: list[Node] = [("Transpose", ["x"], ["o"], {"perm": [1, 0]}), ("Relu", ["x"], ["out"], {})]
@@ -331,7 +340,7 @@ def test_the_level_of_optimization_decides_what_is_fused(device: dmlvk.Device) -
     constants: dict[str, Array] = {
         "s": np.array(0.021, np.float32),
         "z": np.array(120, np.uint8),
-        "w": elements(generator, np.int8, (5, 4, 3, 3)),
+        "w": weights(generator, np.int8, (5, 4, 3, 3)),
         "ws": np.array(0.003, np.float32),
         "wz": np.array(0, np.int8),
     }

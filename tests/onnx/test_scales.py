@@ -15,7 +15,16 @@ from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
 from dmlvk.onnx.program import ProgramBuilder
 from dmlvk.onnx.registry import ENTRIES
-from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of, require_equal
+from tests.onnx.models import (
+    Array,
+    Node,
+    convolution,
+    convolution_parameters,
+    elements,
+    model_of,
+    require_equal,
+    weights,
+)
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 # x_scale, w_scale, y_scale, and whether the device may run them.
@@ -49,7 +58,7 @@ def _model(scales: tuple[Any, Any, Any], constant: bool, kind: str) -> tuple[byt
         node: Node = convolution(parameters)
         shape: tuple[int, ...] = (1, 2, 3, 5)
     else:
-        parameters["w"], shape = elements(generator, np.int8, (2, 3)), (7, 2)
+        parameters["w"], shape = weights(generator, np.int8, (2, 3)), (7, 2)
         names = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero"]
         if kind == "com.microsoft.QGemm":
             names.insert(6, "")

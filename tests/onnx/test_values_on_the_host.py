@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import dmlvk
+from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import InferenceSession
+from dmlvk.runtime.tensor import Buffer
+from dmlvk.vulkan.library import vk
 from tests.onnx.models import Node, elements, model_of, onnx_runtime, require_equal
 from tests.vulkan.variants import open_variant
 
@@ -117,3 +121,52 @@ def test_two_inputs_go_in_pieces(device: dmlvk.Device) -> None:
             require_equal(session.run(None, feeds), onnx_runtime(model, feeds))
         (bindings,) = session._bindings()
         assert len(bindings) == 5
+
+
+@pytest.fixture
+def large(device: dmlvk.Device) -> Iterator[tuple[InferenceSession, dict[str, Any], list[Any]]]:
+    """A session with an input of 5 MB, which goes in pieces, and an output of 1 MB, its feeds and their outputs."""
+    x = elements(np.random.default_rng(8), np.float32, (4, 4, 280, 280))
+    described = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["images", *x.shape[1:]])
+    model = model_of(NODES, {"x": described}, {"y": np.float32}, CONSTANTS)
+    with open_variant(device, "staged") as staged:
+        yield InferenceSession(model, staged), {"x": x}, onnx_runtime(model, {"x": x})
+
+
+def test_the_device_has_what_the_host_has_no_memory_for(large: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, feeds, expected = large
+
+    def refuse(engine: Any, size: int) -> None:
+        refused.append(size)
+        raise OutOfMemoryError(f"{size} bytes requested")
+
+    refused: list[int] = []
+    monkeypatch.setattr(Buffer, "on_host", refuse)
+    for _ in range(3):
+        require_equal(session.run(None, feeds), expected)
+    assert len(refused) == 1
+    (bindings,) = session._bindings()
+    assert len(bindings) == len(NODES)
+
+
+def test_a_run_after_one_that_found_no_memory_is_right(large: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None on the host or on the device; then, for a result, none in NumPy."""
+    session, feeds, expected = large
+    require_equal(session.run(None, feeds), expected)
+    other = {"x": np.concatenate([feeds["x"]] * 8)}
+    with monkeypatch.context() as patch:
+        patch.setattr(vk, "vkAllocateMemory", lambda *arguments: -2)
+        with pytest.raises(
+            OutOfMemoryError, match=r"out of memory: .* bytes\) requested; the heap has .*OUT_OF_DEVICE_MEMORY"
+        ):
+            session.run(None, other)
+    (right,) = expected
+    require_equal(session.run(None, other), [np.concatenate([right] * 8)])
+    with monkeypatch.context() as patch:
+        whole = np.empty
+        patch.setattr(
+            np, "empty", lambda sizes, *kind: whole((*sizes, 1 << 40) if np.size(sizes) > 2 else sizes, *kind)
+        )
+        with pytest.raises(MemoryError, match=r"Unable to allocate .* for an array with shape"):
+            session.run(None, feeds)
+    require_equal(session.run(None, feeds), expected)
