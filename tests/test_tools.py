@@ -227,7 +227,7 @@ BRANCHES_FOR_WINDOWS = {
 
 
 def test_what_windows_has_for_itself_is_chosen_under_wine() -> None:
-    """All that names the system: modules by their tests, and tests with cases of their own for it."""
+    """All that names the system: modules by their tests, and tests with cases of their own; and damaged files."""
     names_windows = re.compile(r"\bos\.name\b|sys\.platform [!=]= .win32")
 
     def naming(folder: str) -> set[str]:
@@ -238,6 +238,8 @@ def test_what_windows_has_for_itself_is_chosen_under_wine() -> None:
     assert naming("dmlvk") == BRANCHES_FOR_WINDOWS.keys()
     tests = {name for name in naming("tests") if Path(name).name.startswith("test_") and name != "tests/test_tools.py"}
     tests.update(BRANCHES_FOR_WINDOWS.values())
+    damaged = re.findall(r"^DAMAGED_FILES .= (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    tests.update(" ".join(damaged).split())
     chosen = {name for name in tests if not name.startswith(tuple(windows.LEFT_OUT))}
     assert chosen <= windows_selection.FILES_OF_WINDOWS
     assert tests - chosen <= {"tests/dask", "tests/dask/test_workers.py", "tests/test_workflows.py"}

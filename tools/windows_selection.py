@@ -38,8 +38,8 @@ OF_WINDOWS = {
         *(f"tests/dxdispatch/test_{name}.py" for name in ("places", "commands", "resources")),
     ),
     "files that processes share, and locks": (
-        *("tests/test_file_lock.py", "tests/vulkan/test_pipeline_cache.py", "tests/benchmark/test_tuner.py"),
-        *("tests/runtime/test_tuning.py", "tests/runtime/test_asked_device.py"),
+        *("tests/test_file_lock.py", "tests/vulkan/test_pipeline_cache.py"),
+        *(f"tests/runtime/test_{name}.py" for name in ("tuned_paths", "tuning", "asked_device")),
     ),
     "the console, standard streams and their encodings": (
         *(f"tests/test_{name}.py" for name in ("standard_streams", "command_line", "devices", "progress")),
