@@ -9,7 +9,9 @@ import onnx
 import pytest
 
 import dmlvk
+from dmlvk.onnx.byte_functions import BINARY, QUANTIZED, UNARY
 from dmlvk.onnx.placement import Row
+from dmlvk.onnx.registry import ENTRIES
 from tests.onnx.models import Array, Node, elements, model_of, onnx_runtime, require_equal, session_with_onnx_runtime
 from tests.onnx.random_networks import both, differences, runs
 from tests.reference.onnx_runtime import ONNX_RUNTIME
@@ -40,6 +42,110 @@ def quantized(x: Array) -> tuple[list[Any], dict[str, Array]]:
     """A node that quantizes x to v, and its constants."""
     constants: dict[str, Array] = {"s": np.array(0.02, np.float32), "z": np.array(3, np.int8)}
     return [("QuantizeLinear", ["x", "s", "z"], ["v"], {})], constants
+
+
+# The parameters and attributes of functions of one value that need any.
+PARAMETERS: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "BatchNormalization": ([[0.5, 1, 2], [0, -1, 1], [1, 0, -1], [1, 0.1, 3]], {"epsilon": 1e-3}),
+    "Clip": ([-0.7, 1.1], {}),
+    "Gelu": ([], {"approximate": "tanh"}),
+    "HardSigmoid": ([], {"alpha": 0.3}),
+    "LeakyRelu": ([], {"alpha": 0.2}),
+    "ThresholdedRelu": ([], {"alpha": 0.4}),
+}
+
+
+@pytest.mark.parametrize("operator", sorted(UNARY | BINARY))
+def test_each_function_is_a_table(device: dmlvk.Device, operator: str) -> None:
+    """Of every byte, and, if it has two operands, of a byte with a number and with another byte."""
+    rng = np.random.default_rng(10)
+    levels = np.arange(-128, 128, dtype=np.int8)
+    feeds = {"x": np.stack([rng.permutation(levels) for _ in range(3)]).reshape(1, 3, 16, 16)}
+    parameters, attributes = PARAMETERS.get(operator, ([], {}))
+    constants: dict[str, Array] = {"s": np.array(0.02, np.float32), "z": np.array(3, np.int8)}
+    constants |= {f"p{k}": np.array(value, np.float32) for k, value in enumerate(parameters)}
+    seconds = {"": list(constants)[2:]}
+    if operator in BINARY:
+        constants |= {"number": np.array(0.7, np.float32), "t": np.array(0.03, np.float32)}
+        seconds = {"number": ["number"], "byte": ["e"]}
+    for name, reads in seconds.items():
+        if name == "byte":
+            feeds["w"] = rng.permutation(feeds["x"].ravel()).reshape(feeds["x"].shape)
+        nodes: list[Node] = [("DequantizeLinear", ["x", "s", "z"], ["d"], {})]
+        nodes += [("DequantizeLinear", ["w", "t", "z"], ["e"], {})] if name == "byte" else []
+        nodes += [(operator, ["d", *reads], ["f"], attributes), ("QuantizeLinear", ["f", "s", "z"], ["y"], {})]
+        rows = placed(device, model_of(nodes, feeds, {"y": np.int8}, constants, opset=20), feeds, optimize=True)
+        places = ["folded", "view", "view"] if operator == "Identity" else ["device", *["folded"] * (len(nodes) - 1)]
+        assert sorted(row.where for row in rows) == places
+
+
+A, B, OUT = ["x", "s", "z"], ["w", "t", "z"], ["t", "z"]
+# Nodes that run on the device by their inputs: bytes "x" and "w" of (2, 4, 6, 5), floats "f", a condition "c".
+NODES: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
+    "QuantizeLinear": (["f", "s", "z"], [{}]),
+    "DequantizeLinear": (A, [{}]),
+    "MaxPool": (
+        ["x"],
+        [
+            {"kernel_shape": [2, 3], "strides": [2, 2], "ceil_mode": 1},
+            {"kernel_shape": [2, 2], "dilations": [3, 2]},
+            {"kernel_shape": [3, 3], "auto_pad": "SAME_LOWER", "strides": [2, 1]},
+        ],
+    ),
+    "ReduceMax": (["x"], [{"axes": [1, 3]}, {"keepdims": 0}]),
+    "ReduceMin": (["x"], [{"axes": [2], "keepdims": 0}]),
+    "Where": (["c", "x", "w"], [{}]),
+    "Pad": (["x", "pads", "z"], [{}, {"mode": "reflect"}, {"mode": "edge"}]),
+    "Resize": (
+        ["x", "", "factors"],
+        [
+            {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+            {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"},
+        ],
+    ),
+    "com.microsoft.QLinearAdd": ([*A, *B, *OUT], [{}]),
+    "com.microsoft.QLinearMul": ([*A, *B, *OUT], [{}]),
+    "com.microsoft.QLinearSigmoid": ([*A, *OUT], [{}]),
+    "com.microsoft.QLinearLeakyRelu": ([*A, *OUT], [{"alpha": 0.2}]),
+    "com.microsoft.QLinearConcat": ([*OUT, *A, *B], [{"axis": 1}, {"axis": -1}]),
+    "com.microsoft.QLinearWhere": (["c", *A, *B, *OUT], [{}]),
+    "com.microsoft.QLinearAveragePool": (
+        [*A, *OUT],
+        [
+            {"kernel_shape": [2, 3], "strides": [2, 2], "ceil_mode": 1},
+            {"kernel_shape": [3, 3], "pads": [1, 2, 0, 1], "count_include_pad": 1},
+            {"kernel_shape": [2, 2], "channels_last": 1},
+        ],
+    ),
+    "com.microsoft.QLinearGlobalAveragePool": ([*A, *OUT], [{"channels_last": 0}, {"channels_last": 1}]),
+}
+
+
+def test_the_table_of_nodes_has_each_operator_of_the_device() -> None:
+    """Convolutions, products and movement of elements have files of their own; so have means of floats."""
+    modules = ("convolution", "movement", "patterns", "views")
+    elsewhere = {operator for (_, operator), entry in ENTRIES.items() if entry.plan.__module__.endswith(modules)}
+    operators = {operator for domain, operator in ENTRIES if domain != "dmlvk"} | QUANTIZED
+    assert {name.rpartition(".")[2] for name in NODES} == operators - (elsewhere - {"Pad"})
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("name", NODES)
+def test_each_node(device: dmlvk.Device, name: str, dtype: Any) -> None:
+    """Alone, on the device, with each of its attributes."""
+    rng, (reads, every) = np.random.default_rng(11), NODES[name]
+    sizes = (2, 4, 6, 5)
+    given = {"x": elements(rng, dtype, sizes), "w": elements(rng, dtype, sizes), "f": elements(rng, np.float32, sizes)}
+    constants: dict[str, Array] = {"s": np.array(0.02, np.float32), "t": np.array(0.03, np.float32)}
+    constants |= {"z": np.array(7, dtype), "c": elements(rng, np.bool_, (4, 1, 5))}
+    constants |= {"pads": np.array([0, 1, 2, 0, 0, 0, 1, 3]), "factors": np.array([1, 1, 2, 3], np.float32)}
+    feeds = {each: array for each, array in given.items() if each in reads}
+    for attributes in every:
+        model = model_of(
+            [(name, reads, ["y"], attributes)], feeds, {"y": np.float32 if name[0] == "D" else dtype}, constants
+        )
+        (row,) = placed(device, model, feeds)
+        assert row.where == "device", (attributes, row)
 
 
 @pytest.mark.parametrize("operator", ["Elu", "Softplus"])
