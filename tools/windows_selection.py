@@ -29,7 +29,7 @@ OF_WINDOWS = {
         ),
     ),
     "memory that others share, and the libraries of drivers": (
-        *(f"tests/runtime/test_{name}.py" for name in ("exchange", "cuda_sharing", "device_info", "array_protocol")),
+        *(f"tests/runtime/test_{name}.py" for name in ("exchange", "cuda_sharing", "device_info")),
         *(f"tests/vulkan/test_{name}.py" for name in ("copy_queue", "host_view", "library", "memory", "transfers")),
     ),
     "names of files, what lies in their place, and long ones": (
@@ -39,7 +39,7 @@ OF_WINDOWS = {
     ),
     "files that processes share, and locks": (
         *("tests/test_file_lock.py", "tests/vulkan/test_pipeline_cache.py"),
-        *(f"tests/runtime/test_{name}.py" for name in ("tuned_paths", "tuning", "asked_device")),
+        *(f"tests/runtime/test_{name}.py" for name in ("tuned_paths", "tuning")),
     ),
     "the console, standard streams and their encodings": (
         *(f"tests/test_{name}.py" for name in ("standard_streams", "command_line", "devices", "progress")),
@@ -47,7 +47,6 @@ OF_WINDOWS = {
     ),
     "processes that are started and ended": (
         *("tests/conformance/test_runner.py", "tests/benchmark/test_cold.py", "tests/test_oracle.py"),
-        *("tests/onnx/test_quantizer.py", "tests/onnx/test_repetition.py", "tests/test_interrupted_commands.py"),
     ),
 }
 
