@@ -32,6 +32,7 @@ FAMILIES = {
 # name.
 TOGETHER = {
     "element_wise_*/*": "element_wise",
+    "activation_relu/*": "element_wise",
     "byte_table/*": "element_wise",
     "byte_table_mean/*": "windows",
     "*_average_pooling/*": "windows",

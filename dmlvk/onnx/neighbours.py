@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
 from dmlvk.data_type import DataType
 from dmlvk.onnx.byte_functions import BYTES, repeated, table_of
@@ -17,10 +17,12 @@ from dmlvk.onnx.convolution import ConvolutionTensors, require_quantized, spatia
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.movement import MOST_WINDOWS, concatenate, windowed
-from dmlvk.onnx.program import Array, ProgramBuilder, Value
+from dmlvk.onnx.program import Array, ProgramBuilder, Value, type_name
 from dmlvk.operators import (
+    ActivationReluDesc,
     ByteTableDesc,
     ByteTableMeanDesc,
+    ElementWiseAddDesc,
     ElementWiseDequantizeLinearDesc,
     ElementWiseQuantizedLinearAddDesc,
     ElementWiseQuantizeLinearDesc,
@@ -217,6 +219,38 @@ def plan_add(node: Node, builder: ProgramBuilder) -> None:
     desc = ElementWiseQuantizedLinearAddDesc(**operands.tensors)
     builder.dispatch(desc, operands.places, operands.owned)
     builder.set(node.outputs[0], output)
+
+
+def plan_sum(node: Node, builder: ProgramBuilder) -> None:
+    """Add and Sum of float32: each operand is added to those before it, as in ONNX Runtime."""
+    total, *others = (builder.value(name) for name in node.inputs)
+    for other in others:
+        total = _of_floats(builder, ElementWiseAddDesc, {"a_tensor": total, "b_tensor": other})
+    builder.set(node.outputs[0], total)
+
+
+def plan_relu(node: Node, builder: ProgramBuilder) -> None:
+    """Relu of float32."""
+    source = {"input_tensor": builder.value(node.inputs[0])}
+    builder.set(node.outputs[0], _of_floats(builder, ActivationReluDesc, source))
+
+
+def _of_floats(builder: ProgramBuilder, kind: Any, sources: Mapping[str, Value]) -> Value:
+    """What an operator on each element gives for floats, which are broadcast."""
+    shape = np.broadcast_shapes(*(source.shape for source in sources.values()))
+    output = _new(builder, np.float32, shape, list(sources.values()))
+    places = {**sources, "output_tensor": output}
+    builder.dispatch(kind(**{field: _laid(value, shape) for field, value in places.items()}), places)
+    return output
+
+
+def check_floats(node: Node, graph: Graph) -> None:
+    """Refuse other elements than float32, and a sum of one operand."""
+    element = graph.element_type(node.input(0))
+    if element != TensorProto.FLOAT:
+        raise NotOnDeviceError(f"it has elements of {type_name(element)}; on the device they are float32")
+    if node.op_type == "Sum" and len(node.inputs) < 2:
+        raise NotOnDeviceError("it has one operand")
 
 
 def check_scales(positions: Sequence[int]) -> Any:

@@ -60,21 +60,31 @@ def _is_view(node: Node) -> bool:
     return entry is not None and entry.is_view
 
 
+# Operators of floats that ONNX Runtime may join with those before and behind them.
+JOINED_WITH_NEIGHBOURS = {"Add", "Relu", "Sum"}
+
+
 def _optimized_with_neighbours(graph: Graph, on_host: Mapping[int, str]) -> dict[int, str]:
-    """Conversions next to the host's nodes: without them, ONNX Runtime would optimize these nodes in another way."""
+    """Nodes next to the host's ones: without them, ONNX Runtime would optimize these nodes in another way."""
     if not graph.host_optimizes:
         return {}
     producers, users = graph.producers(), graph.users()
     found: dict[int, str] = {}
+    beside: dict[int, list[Node]] = {}
     for node in graph.nodes:
-        beside = []
-        if node.op_type == "DequantizeLinear":
-            beside = [user for name in node.writes for user in users.get(name, ())]
-        elif node.op_type == "QuantizeLinear":
-            beside = [producers[name] for name in node.reads if name in producers]
-        if node.index not in on_host and any(other.index in on_host for other in beside):
-            found[node.index] = "ONNX Runtime optimizes it together with the host's node beside it"
-    return found
+        joins = node.op_type in JOINED_WITH_NEIGHBOURS
+        beside[node.index] = []
+        if joins or node.op_type == "DequantizeLinear":
+            beside[node.index] += [user for name in node.writes for user in users.get(name, ())]
+        if joins or node.op_type == "QuantizeLinear":
+            beside[node.index] += [producers[name] for name in node.reads if name in producers]
+    pending = [index for index in beside if index not in on_host]
+    while True:
+        host = {**on_host, **found}
+        more = [index for index in pending if index not in host and any(o.index in host for o in beside[index])]
+        if not more:
+            return found
+        found |= dict.fromkeys(more, "ONNX Runtime optimizes it together with the host's node beside it")
 
 
 def _enclosed_views(graph: Graph, on_host: Mapping[int, str]) -> list[Node]:

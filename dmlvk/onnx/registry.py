@@ -85,6 +85,10 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
             ends_layout=True,
         ),
     ),
+    **dict.fromkeys(
+        (("", "Add"), ("", "Sum")), Entry(neighbours.plan_sum, check=neighbours.check_floats, keeps_layout=True)
+    ),
+    ("", "Relu"): Entry(neighbours.plan_relu, check=neighbours.check_floats, keeps_layout=True),
     ("", "MaxPool"): Entry(neighbours.plan_max_pool, POOL, neighbours.check_max_pool, keeps_layout=True),
     ("", "Where"): Entry(neighbours.plan_where, (), neighbours.check_where, data=1, keeps_layout=True),
     ("", "QuantizeLinear"): Entry(

@@ -1,8 +1,10 @@
 # Written by `python -m tools.stubs` from the operators' declarations.
+from dmlvk.operators.activation_relu import ActivationReluDesc as ActivationReluDesc
 from dmlvk.operators.byte_table import ByteTableDesc as ByteTableDesc
 from dmlvk.operators.byte_table_mean import ByteTableMeanDesc as ByteTableMeanDesc
 from dmlvk.operators.diagonal_matrix import DiagonalMatrixDesc as DiagonalMatrixDesc
 from dmlvk.operators.diagonal_matrix1 import DiagonalMatrix1Desc as DiagonalMatrix1Desc
+from dmlvk.operators.element_wise_add import ElementWiseAddDesc as ElementWiseAddDesc
 from dmlvk.operators.element_wise_dequantize_linear import ElementWiseDequantizeLinearDesc as ElementWiseDequantizeLinearDesc
 from dmlvk.operators.element_wise_quantize_linear import ElementWiseQuantizeLinearDesc as ElementWiseQuantizeLinearDesc
 from dmlvk.operators.element_wise_quantized_linear_add import ElementWiseQuantizedLinearAddDesc as ElementWiseQuantizedLinearAddDesc
@@ -15,10 +17,12 @@ from dmlvk.operators.slice import SliceDesc as SliceDesc
 from dmlvk.operators.slice1 import Slice1Desc as Slice1Desc
 
 __all__ = [
+    "ActivationReluDesc",
     "ByteTableDesc",
     "ByteTableMeanDesc",
     "DiagonalMatrix1Desc",
     "DiagonalMatrixDesc",
+    "ElementWiseAddDesc",
     "ElementWiseDequantizeLinearDesc",
     "ElementWiseQuantizeLinearDesc",
     "ElementWiseQuantizedLinearAddDesc",

@@ -1,10 +1,4 @@
-"""BYTE_TABLE_MEAN: a workgroup's invocations are the lanes of some planes.
-
-float32
-    Lanes add in float32, on devices that promise to round it to nearest even.
-integers
-    In integers, on any device.
-"""
+"""BYTE_TABLE_MEAN: a workgroup's invocations are the lanes of some planes. The paths are those of `dmlvk.planning.float32`."""
 
 from __future__ import annotations
 
@@ -13,19 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dmlvk.device_profile import DeviceProfile
-from dmlvk.errors import PathError
 from dmlvk.operators import ByteTableMeanDesc
 from dmlvk.planning.builder import DispatchBuilder, PlanBuilder, View, by_dimension
 from dmlvk.planning.byte_table import packed_table
-from dmlvk.planning.device_traits import ROUNDING
 from dmlvk.planning.families.windows import CHANNEL, COLUMN, DIMENSIONS, WORD_SIZE, Windows, WindowsPart, stages_of
+from dmlvk.planning.float32 import PATHS, chosen_path
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan, require_path
+from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan
 from dmlvk.tensor_desc import TensorFlags
 
-FLOAT32, INTEGERS = "float32", "integers"
-PATHS = (FLOAT32, INTEGERS)
+__all__ = ["PATHS", "plan"]
+
 STEM = "byte_table_mean"
 # What a lane of a plane that is cut has in memory, in words, and the most lanes of such planes at a time.
 WORDS_OF_STATE = 3
@@ -39,11 +32,7 @@ def plan(
     desc: ByteTableMeanDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]
 ) -> Plan:
     """Plan a BYTE_TABLE_MEAN: see `dmlvk.planning.plan`."""
-    require_path(desc.operator_name, path, PATHS)
-    rounds = ROUNDING in profile.properties
-    if path == FLOAT32 and not rounds:
-        raise PathError(f"{desc.operator_name} has the path {FLOAT32!r} on devices with {ROUNDING} only")
-    return _MeanPlanner(desc, PlanBuilder(profile, offsets), path or (FLOAT32 if rounds else INTEGERS)).plan()
+    return _MeanPlanner(desc, PlanBuilder(profile, offsets), chosen_path(desc, profile, path)).plan()
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ Compiled = TypeVar(
     operators.QuantizedLinearAveragePoolingDesc,
     operators.QuantizedLinearConvolutionAddDesc,
     operators.ByteTableMeanDesc,
+    operators.ElementWiseAddDesc,
+    operators.ActivationReluDesc,
     operators.OperatorDesc,
 )
 
@@ -242,6 +244,26 @@ class ByteTableMeanInputTensors(TypedDict, total=False):
 class ByteTableMeanTensors(ByteTableMeanInputTensors):
     output_tensor: Tensor
 
+class ElementWiseAddInputs(TypedDict, total=False):
+    a_tensor: Elements
+    b_tensor: Elements
+
+class ElementWiseAddInputTensors(TypedDict, total=False):
+    a_tensor: Tensor
+    b_tensor: Tensor
+
+class ElementWiseAddTensors(ElementWiseAddInputTensors):
+    output_tensor: Tensor
+
+class ActivationReluInputs(TypedDict, total=False):
+    input_tensor: Elements
+
+class ActivationReluInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+
+class ActivationReluTensors(ActivationReluInputTensors):
+    output_tensor: Tensor
+
 @overload
 def call(
     self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
@@ -310,6 +332,16 @@ def call(
 @overload
 def call(
     self: CompiledOperator[operators.ByteTableMeanDesc], **tensors: Unpack[ByteTableMeanTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.ElementWiseAddDesc], **tensors: Unpack[ElementWiseAddTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.ActivationReluDesc], **tensors: Unpack[ActivationReluTensors]
 ) -> Submission: ...
 
 @overload
@@ -386,6 +418,16 @@ def bind(
 ) -> Binding: ...
 
 @overload
+def bind(
+    self: CompiledOperator[operators.ElementWiseAddDesc], **tensors: Unpack[ElementWiseAddTensors]
+) -> Binding: ...
+
+@overload
+def bind(
+    self: CompiledOperator[operators.ActivationReluDesc], **tensors: Unpack[ActivationReluTensors]
+) -> Binding: ...
+
+@overload
 def bind(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Binding: ...
 
 @overload
@@ -456,6 +498,16 @@ def initialize(
 @overload
 def initialize(
     self: CompiledOperator[operators.ByteTableMeanDesc], **tensors: Unpack[ByteTableMeanInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ElementWiseAddDesc], **tensors: Unpack[ElementWiseAddInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ActivationReluDesc], **tensors: Unpack[ActivationReluInputs]
 ) -> Submission: ...
 
 @overload

@@ -76,17 +76,6 @@ bool is_between(uint bits, uint least, uint largest) {
     return magnitude == 0 || magnitude - least <= largest - least;
 }
 
-// f32(a + b).
-uint added(uint a, uint b) {
-    uint kind_a = kind_of(a), kind_b = kind_of(b);
-    if (max(kind_a, kind_b) == NOT_A_NUMBER || (kind_a == INFINITE && kind_b == INFINITE && a != b))
-        return NO_NUMBER;
-    if (max(kind_a, kind_b) == INFINITE)
-        return kind_a == INFINITE ? a : b;
-    Binary32 sum = sum_of(from_bits(a), from_bits(b));
-    return sum.mantissa == 0 ? 0 : to_bits(sum);
-}
-
 uint value_at(uint plane_start, uint element) {
     uint at = plane_start;
     if (IS_EVEN != 0) {
@@ -143,7 +132,7 @@ uint mean_of(uint plane, uint waiting, uint rest) {
     for (; next < rest; ++next)
         total = added(total, state_of(plane, next, 2));
     if (kind_of(total) != FINITE)
-        return total;
+        return kind_of(total) == NOT_A_NUMBER ? NO_NUMBER : total;
     return to_bits(divide(from_bits(total), from_count(push.count)));
 }
 

@@ -58,6 +58,19 @@ Binary32 sum_of(Binary32 a, Binary32 b) {
     return rounded_to_binary32(high, low != 0, exponent, a.negative);
 }
 
+// f32(a + b), from bits to bits. What is no number has the bits that x86-64 gives it: those of b, or else of a, made quiet.
+uint added(uint a, uint b) {
+    uint kind_a = kind_of(a), kind_b = kind_of(b);
+    if (max(kind_a, kind_b) == NOT_A_NUMBER)
+        return (kind_b == NOT_A_NUMBER ? b : a) | 1u << 22;
+    if (kind_a == INFINITE && kind_b == INFINITE && a != b)
+        return 0xFFC00000;
+    if (max(kind_a, kind_b) == INFINITE)
+        return kind_a == INFINITE ? a : b;
+    Binary32 sum = sum_of(from_bits(a), from_bits(b));
+    return sum.mantissa == 0 ? a & b & 0x80000000 : to_bits(sum);
+}
+
 // f32(n), for n > 0.
 Binary32 from_count(uint n) {
     int top = findMSB(n);

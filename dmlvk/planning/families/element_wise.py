@@ -3,8 +3,8 @@
 Their kernels (kernels/element_wise/loop_nest.glsl) have four places: the output, and a first, second and third tensor.
 A place that an operator does not use is left out. A tensor of tables counts whole tables as its elements.
 
-An operator on one or two tensors of bytes needs no planning of its own: `plan` runs its kernel `<stem>/bytes`, which is
-an operation in the frame of kernels/element_wise/operation.glsl.
+An operator on one or two tensors of bytes, or of floats, needs no planning of its own: `plan` runs its kernel
+`<stem>/operation`, which is an operation in the frame of kernels/element_wise/operation.glsl or word_operation.glsl.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError
 from dmlvk.operators.declared import EIGHT_BIT_TYPES, OperatorDesc
@@ -27,9 +28,9 @@ from dmlvk.tensor_desc import TensorDesc
 OUTPUT, FIRST, SECOND, THIRD = range(4)
 PLACES = (OUTPUT, FIRST, SECOND, THIRD)
 
-BYTES = "bytes"
-PATHS = (BYTES,)
-# Bytes that an invocation of kernels/element_wise/operation.glsl writes.
+OPERATION = "operation"
+PATHS = (OPERATION,)
+# Bytes that an invocation of an operation writes.
 UNIT = 16
 
 # Offsets inside a window are 32-bit counts of bytes or elements in the kernels.
@@ -63,7 +64,7 @@ class Stepping:
 
 
 def plan(desc: OperatorDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
-    """Plan an operator on one or two tensors of bytes: an operation of its own in the family's frame.
+    """Plan an operator on one or two tensors of bytes or of floats: an operation of its own in the family's frame.
 
     path: one of PATHS; None chooses.
     offsets: bytes from the start of its memory to a tensor's own start, by field.
@@ -71,17 +72,23 @@ def plan(desc: OperatorDesc, profile: DeviceProfile, *, path: str | None = None,
         `dmlvk.planning`.
     """
     require_path(desc.operator_name, path, PATHS)
+    return operation_plan(desc, profile, OPERATION, offsets)
+
+
+def operation_plan(desc: OperatorDesc, profile: DeviceProfile, path: str, offsets: Mapping[str, int]) -> Plan:
+    """Plan an operator with the kernel of a path that is an operation."""
     inputs = [field for field in desc.input_fields if field in desc.tensors]
     (output,) = desc.output_fields
-    if len(inputs) > SECOND or any(tensor.data_type not in EIGHT_BIT_TYPES for tensor in desc.tensors.values()):
+    types = {tensor.data_type for tensor in desc.tensors.values()}
+    if len(inputs) > SECOND or not (types <= set(EIGHT_BIT_TYPES) or types == {DataType.FLOAT32}):
         raise NotImplementedError(
-            f"{desc.operator_name}: the family's plan takes one or two tensors of bytes; dmlvk/planning/{desc.stem}.py "
-            "has to plan any other operator"
+            f"{desc.operator_name}: the family's plan takes one or two tensors of bytes, or of FLOAT32; "
+            f"dmlvk/planning/{desc.stem}.py has to plan any other operator"
         )
     rank = desc.tensors[output].rank
     dispatches = element_wise_dispatches(
-        f"{desc.stem}/{BYTES}",
-        UNIT,
+        f"{desc.stem}/{path}",
+        UNIT // desc.tensors[output].data_type.size_in_bytes,
         (output, desc.tensors[output]),
         [Stepping.of(place, field, desc.tensors[field], rank) for place, field in enumerate(inputs, FIRST)],
         profile,
@@ -89,7 +96,7 @@ def plan(desc: OperatorDesc, profile: DeviceProfile, *, path: str | None = None,
         offsets=offsets,
         bindings=(OUTPUT, FIRST, SECOND),
     )
-    return Plan(path=BYTES, stages=(dispatches,))
+    return Plan(path=path, stages=(dispatches,))
 
 
 def element_wise_dispatches(
