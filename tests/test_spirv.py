@@ -56,6 +56,7 @@ ON_MATRIX_UNITS = {
 FEATURE_KERNELS = {
     "_dequantize_linear/float32": {ROUNDING_MODE_RTE},
     "byte_table_mean/float32": {ROUNDING_MODE_RTE},
+    "element_wise_add/float32": {ROUNDING_MODE_RTE},
     **{f"_average_pooling/{path}_float32": {ROUNDING_MODE_RTE} for path in ("elements", "vectors", "rows")},
     "_dot4": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},
     "benchmark/dot_product": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},

@@ -18,8 +18,8 @@ def feature_level_of_floats(tensor: TensorDesc) -> FeatureLevel:
 class ElementWiseAddDesc(OperatorDesc):
     """DML_ELEMENT_WISE_ADD_OPERATOR_DESC: output = f32(a + b).
 
-    A sum rounds once, to nearest even, and keeps denormals. What is no number has the bits of x86-64: those of B if B is
-    a NaN, else those of A, made quiet; infinity less infinity is 0xFFC00000.
+    A sum rounds once, to nearest even, and keeps denormals. What is no number has the bits of x86-64: those of B if B
+    is a NaN, else those of A, made quiet; infinity less infinity is 0xFFC00000.
 
     Parameters
     ----------

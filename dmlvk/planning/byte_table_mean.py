@@ -1,4 +1,4 @@
-"""BYTE_TABLE_MEAN: a workgroup's invocations are the lanes of some planes. The paths are those of `dmlvk.planning.float32`."""
+"""BYTE_TABLE_MEAN: a workgroup's invocations are lanes of some planes. For its paths see `dmlvk.planning.float32`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ELEMENT_WISE_DEQUANTIZE_LINEAR: a product for each element, in floats or in integers: see `dmlvk.planning.float32`."""
+"""ELEMENT_WISE_DEQUANTIZE_LINEAR: a product for each element. For its paths see `dmlvk.planning.float32`."""
 
 from __future__ import annotations
 

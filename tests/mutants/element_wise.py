@@ -82,6 +82,24 @@ MUTANTS = (
         ("byte_table_mean:planes:*table=sizes;path=integers;*",),
     ),
     Mutant(
+        "a sum of floats with a denormal is not added again in integers",
+        "element_wise_add/add.glsl",
+        (("    return are_right ? value : added_one_by_one(a, b);", "    return value;"),),
+        ("element_wise_add:kinds:*path=float32;*", "element_wise_add:kinds:*path=auto;*"),
+    ),
+    Mutant(
+        "the sum of two zeros is always +0",
+        "windows/sum.glsl",
+        (("    return sum.mantissa == 0 ? a & b & 0x80000000 :", "    return sum.mantissa == 0 ? 0 :"),),
+        ("element_wise_add:kinds:*path=integers;*",),
+    ),
+    Mutant(
+        "a ReLU makes a NaN with a sign 0",
+        "activation_relu/operation.comp",
+        (("uvec4(0x7F800000)", "uvec4(0x7FFFFFFF)"),),
+        ("activation_relu:form",),
+    ),
+    Mutant(
         "a gap between bytes is written",
         "element_wise/output_bytes.glsl",
         (

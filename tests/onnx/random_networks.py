@@ -45,13 +45,14 @@ class RandomNetwork:
             [
                 *(self.mapped_float, self.paired_float, self.pooled_max, self.joined_float, self.by_channel),
                 *(self.averaged_float, self.resized, self.convolved_float, self.multiplied_float, self.padded_float),
-                *(self.padded, self.chosen_float, self.extreme, self.extreme_float),
+                *(self.padded, self.chosen_float, self.extreme, self.extreme_float, self.summed_float),
             ]
             if quantizes_around_floats
             else [
                 *(self.mapped, self.paired, self.pooled_max, self.averaged, self.joined, self.resized),
                 *(self.convolved, self.multiplied, self.mean_of_floats, self.padded, self.padded_float),
                 *(self.pooled_function, self.chosen, self.chosen_float, self.extreme, self.extreme_float),
+                self.summed_float,
             ]
         )
         for _ in range(int(g.integers(3, 9))):
@@ -483,6 +484,29 @@ class RandomNetwork:
         value = self._float(operator, [self._dequantized(name), self._dequantized(other)])
         wide = tuple(np.broadcast_shapes(shape, self.values[other][0]))
         self._quantized(value, wide, self.type_of(zero))
+
+    def summed_float(self) -> None:
+        """Sums of floats in a row, most of them quantized too, as in networks that carry floats from block to block."""
+        name, shape, _, zero = self.pick()
+        g, kind = self.generator, self.type_of(zero)
+        total = self._dequantized(name)
+        for turns in range(int(g.integers(1, 4)), 0, -1):
+            operands = [total]
+            for _ in range(int(g.integers(1, 3))):
+                near = [each for each, (its, _, _) in self.values.items() if _broadcasts(shape, its)]
+                other = str(g.choice(near)) if near else ""
+                if other and g.random() < 0.8:
+                    operands.append(self._dequantized(other))
+                    shape = tuple(np.broadcast_shapes(shape, self.values[other][0]))
+                else:
+                    operands.append(self.constant(g.standard_normal((shape[1], 1, 1))))
+            g.shuffle(operands)
+            operator = "Sum" if len(operands) > 2 or g.random() < 0.5 else "Add"
+            total = self._float(operator, operands)
+            if g.random() < 0.6:
+                total = self._float("Relu", [total])
+            if turns == 1 or g.random() < 0.7:
+                self._quantized(total, shape, kind)
 
     def joined_float(self) -> None:
         name, shape, _, zero = self.pick()
