@@ -100,7 +100,7 @@ def test_the_documentation_has_its_rows_its_class_and_its_kernel(checkout: Path)
     made = checkout / "docs" / "made"
     assert f"| {NAME} | a and b and output: INT8 or UINT8 | 1 to 8 | none |" in (made / "operators.md").read_text()
     assert ".. autoclass:: dmlvk.ElementWiseBitAndDesc\n" in (made / "descriptors.txt").read_text()
-    assert f"- `bytes`: {NAME}: output = a & b." in (made / "kernels.md").read_text()
+    assert f"- `operation`: {NAME}: output = a & b." in (made / "kernels.md").read_text()
 
 
 def test_the_benchmark_has_its_cases(checkout: Path) -> None:

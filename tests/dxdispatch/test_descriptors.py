@@ -77,6 +77,27 @@ BY_HAND: dict[str, tuple[dict[str, Any], OperatorDesc]] = {
             output_tensor=TensorDesc(DataType.FLOAT32, (4, 6)),
         ),
     ),
+    "ELEMENT_WISE_ADD": (
+        {
+            "ATensor": {"DataType": "FLOAT32", "Sizes": [4, 6]},
+            "BTensor": {"DataType": "FLOAT32", "Sizes": [4, 6], "Strides": [0, 1]},
+            "OutputTensor": {"DataType": "FLOAT32", "Sizes": [4, 6]},
+        },
+        dmlvk.ElementWiseAddDesc(
+            a_tensor=TensorDesc(DataType.FLOAT32, (4, 6)),
+            b_tensor=TensorDesc(DataType.FLOAT32, (4, 6), (0, 1)),
+            output_tensor=TensorDesc(DataType.FLOAT32, (4, 6)),
+        ),
+    ),
+    "ACTIVATION_RELU": (
+        {
+            "InputTensor": {"DataType": "FLOAT32", "Sizes": [4, 6]},
+            "OutputTensor": {"DataType": "FLOAT32", "Sizes": [4, 6]},
+        },
+        dmlvk.ActivationReluDesc(
+            input_tensor=TensorDesc(DataType.FLOAT32, (4, 6)), output_tensor=TensorDesc(DataType.FLOAT32, (4, 6))
+        ),
+    ),
     "SLICE": (
         {
             "InputTensor": {"DataType": "INT16", "Sizes": [4, 6]},
