@@ -111,12 +111,32 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         TypeError,
         "scale must be a real number",
     ),
-    "a table of 255": (
-        lambda d: dmlvk.byte_table(X, np.zeros(255, np.uint8), device=d),
-        dmlvk.DescriptorError,
-        "one element for each byte",
-    ),
 }
+# Sizes of a table, its type, the other arguments, and what is said.
+TABLES: dict[str, tuple[tuple[int, ...], Any, dict[str, Any], str]] = {
+    "255": (
+        (255,),
+        np.uint8,
+        {},
+        r"table_tensor\.sizes = \(255,\): must have one element for each byte; expected \(256,\)",
+    ),
+    "two dimensions": ((16, 16), np.uint8, {}, r"sizes = \(16, 16\): .*expected \(256,\)"),
+    "pairs without a second input": ((65536,), np.uint8, {}, r"expected \(256,\)"),
+    "bytes with a second input": ((256,), np.uint8, {"second_input": X}, r"each pair of bytes; expected \(65536,\)"),
+    "a row too many": ((4, 256), np.uint8, {"axis": 0}, r"a row for each index along dimension 0; expected \(2, 256\)"),
+    "rows without an axis": ((2, 256), np.uint8, {}, r"expected \(256,\)"),
+    "16 bits": ((256,), np.int16, {}, r"table_tensor\.data_type = 'INT16': .*expected one of INT8, UINT8"),
+    "floats": ((256,), np.float32, {}, r"table_tensor\.data_type = 'FLOAT32'"),
+    "an axis": ((2, 256), np.uint8, {"axis": 9}, r"byte_table\.axis = 9: must name one of the \d dimensions"),
+    "a second input": ((65536,), np.uint8, {"second_input": X[:, :2]}, r"second_input = .*must broadcast with input"),
+}
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_tables_that_are_refused(device: dmlvk.Device, what: str) -> None:
+    sizes, dtype, arguments, message = TABLES[what]
+    with pytest.raises(dmlvk.DescriptorError, match=message):
+        dmlvk.byte_table(X, np.zeros(sizes, dtype), **arguments, device=device)
 
 
 @pytest.mark.parametrize("what", REFUSED)
