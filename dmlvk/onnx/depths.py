@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from dmlvk.onnx.program import Operation
+from dmlvk.runtime.rows import Rows, are_apart, rows_of
 
 
 def by_depth(operations: Sequence[Operation]) -> list[Operation]:
@@ -25,23 +27,37 @@ def depths(operations: Sequence[Operation]) -> list[int]:
     one depth there is no barrier.
     """
     found: list[int] = []
-    earlier: defaultdict[int, list[tuple[int, int, bool, int]]] = defaultdict(list)
+    earlier: defaultdict[int, list[tuple[Access, int]]] = defaultdict(list)
     for operation in operations:
-        accesses = list(_accesses(operation))
+        accesses = list(accesses_of(operation))
         waits = (
-            depth + 1
-            for storage, start, end, is_written in accesses
-            for begin, stop, was_written, depth in earlier[storage]
-            if (is_written or was_written) and start < stop and begin < end
+            depth + 1 for access in accesses for other, depth in earlier[access.storage] if access.depends_on(other)
         )
         found.append(max(waits, default=0))
-        for storage, start, end, is_written in accesses:
-            earlier[storage].append((start, end, is_written, found[-1]))
+        for access in accesses:
+            earlier[access.storage].append((access, found[-1]))
     return found
 
 
-def _accesses(operation: Operation) -> Iterator[tuple[int, int, int, bool]]:
-    """Storages with the bytes from a first one to a last one, excluded, and whether they are written."""
+class Access(NamedTuple):
+    """A tensor that a dispatch reads or writes: bytes of a storage from a first one to a last one, excluded."""
+
+    storage: int
+    start: int
+    end: int
+    rows: Rows | None
+    is_written: bool
+
+    def depends_on(self, other: Access) -> bool:
+        """Whether the two, of one storage, may share a byte that one of them writes."""
+        if not (self.is_written or other.is_written) or self.start >= other.end or other.start >= self.end:
+            return False
+        return not are_apart(self.start, self.rows, other.start, other.rows)
+
+
+def accesses_of(operation: Operation) -> Iterator[Access]:
+    """The tensors of a dispatch."""
     tensors, written = operation.desc.tensors, operation.desc.output_fields
     for field, (storage, offset) in operation.places.items():
-        yield storage, offset, offset + tensors[field].total_size_in_bytes, field in written
+        desc = tensors[field]
+        yield Access(storage, offset, offset + desc.total_size_in_bytes, rows_of(desc), field in written)

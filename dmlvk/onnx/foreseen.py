@@ -15,7 +15,7 @@ from onnx import helper
 from dmlvk.onnx import byte_functions, placement
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.folding import with_known_sizes
-from dmlvk.onnx.fusion import fused
+from dmlvk.onnx.fusion import as_run
 from dmlvk.onnx.graph import Graph, Node, ShapeAndType, as_inference_knows
 from dmlvk.onnx.inference import inferred
 from dmlvk.onnx.program import ProgramBuilder
@@ -53,7 +53,7 @@ def foreseen(
         inside = {node.index for node in part}
         outside = {name for node in graph.nodes if node.index not in inside for name in node.reads}.union(graph.outputs)
         kept = {value.storage for name, value in builder.program.outputs.items() if name in outside}
-        descs += [operation.desc for operation in fused(builder.program.operations, kept)]
+        descs += [operation.desc for operation in as_run(builder.program, kept)]
     return descs, refused
 
 

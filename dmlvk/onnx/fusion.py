@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 
-from dmlvk.onnx.program import Operation
+from dmlvk.errors import DescriptorError
+from dmlvk.onnx.depths import accesses_of, by_depth
+from dmlvk.onnx.program import Operation, Program
 from dmlvk.operators import (
     ElementWiseQuantizedLinearAddDesc,
     QuantizedLinearConvolutionAddDesc,
     QuantizedLinearConvolutionDesc,
+    Slice1Desc,
 )
+from dmlvk.tensor_desc import TensorDesc
 
 LETTERS = ("a", "b")
 PARAMETERS = ("scale_tensor", "zero_point_tensor")
+
+
+def as_run(program: Program, kept: Collection[int]) -> list[Operation]:
+    """The dispatches of a planned program as a run has them: fewer, and in order of depth.
+
+    kept: storages whose contents are read after the last dispatch.
+    """
+    given = {value.storage for value in program.inputs.values()} | program.constants.keys()
+    # In order of depth the later of two branches is the longer one, which then takes the sum.
+    return by_depth(written_in_place(fused(by_depth(program.operations), kept), given.union(kept)))
 
 
 def fused(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
@@ -43,6 +58,107 @@ def fused(operations: Sequence[Operation], kept: Collection[int]) -> list[Operat
                     found[before], found[number] = None, both
                     break
     return [operation for operation in found if operation is not None]
+
+
+def written_in_place(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
+    """The dispatches of a program without copies to parts of other memory: what is copied is written there at once.
+
+    All that use the value find it there. Their kernels are the same: a part of a Concat has longer rows.
+
+    kept: storages whose contents are read after the last dispatch, or written before the first.
+    """
+    found = list(operations)
+    number = 0
+    while number < len(found):
+        copy, others = found[number], found[:number] + found[number + 1 :]
+        moved = _moved(others, copy) if _copies_all(copy) and copy.places["input_tensor"][0] not in kept else None
+        if moved is None:
+            number += 1
+        else:
+            found = moved
+    return found
+
+
+def _copies_all(operation: Operation) -> bool:
+    """Whether an operation copies a whole tensor, from the start of its memory, to the same order of dimensions."""
+    desc = operation.desc
+    if not isinstance(desc, Slice1Desc) or operation.places["input_tensor"][1]:
+        return False
+    is_plain = set(desc.input_window_strides) == {1} and not any(desc.input_window_offsets)
+    if not is_plain or desc.input_tensor.sizes != desc.output_tensor.sizes or not _is_whole(desc.input_tensor):
+        return False
+    pairs = zip(desc.output_tensor.element_strides, desc.input_tensor.element_strides, strict=True)
+    steps = sorted(pair for size, pair in zip(desc.input_tensor.sizes, pairs, strict=True) if size > 1)
+    return all(before[1] < after[1] for before, after in pairwise(steps))
+
+
+def _is_whole(desc: TensorDesc) -> bool:
+    """Whether a tensor has no gaps, in any order of its dimensions."""
+    size = -(-desc.element_count * desc.data_type.size_in_bytes // 4) * 4
+    return desc.minimum_size_in_bytes == size and not desc.has_overlap()
+
+
+def _moved(operations: Sequence[Operation], copy: Operation) -> list[Operation] | None:
+    """Operations that use the target of a copy in place of its source; None if one of them cannot."""
+    source, target = copy.desc.tensors["input_tensor"], copy.desc.tensors["output_tensor"]
+    (storage, _), (place, start) = copy.places["input_tensor"], copy.places["output_tensor"]
+    found = []
+    for operation in operations:
+        described, places = {}, dict(operation.places)
+        for field, (used, offset) in operation.places.items():
+            if used == storage:
+                desc = operation.desc.tensors[field]
+                strides = _strides_in(target, source, desc)
+                if strides is None or not _is_in_first_row(offset, source, target):
+                    return None
+                described[field] = TensorDesc(desc.data_type, desc.sizes, strides, flags=desc.flags)
+                places[field] = (place, start + offset)
+        if described:
+            try:
+                operation = replace(operation, desc=replace(operation.desc, **described), places=places)
+            except DescriptorError:
+                return None
+            if _overlaps_itself(operation):
+                return None
+        found.append(operation)
+    return found
+
+
+def _strides_in(target: TensorDesc, source: TensorDesc, desc: TensorDesc) -> tuple[int, ...] | None:
+    """The strides of a tensor if the one in whose memory it lies moves to other strides; None if it has none then.
+
+    Each of its dimensions is one of the other's, or a part of one: rows of pixels that are repeated, for example.
+    """
+    if desc.data_type.size_in_bytes != source.data_type.size_in_bytes:
+        return None
+    own = source.element_strides
+    dimensions = sorted((k for k in range(source.rank) if source.sizes[k] > 1), key=lambda k: -own[k])
+    left = [size - 1 for size in source.sizes]
+    strides = []
+    for size, stride in zip(desc.sizes, desc.element_strides, strict=True):
+        if size == 1 or not stride:
+            strides.append(0)
+            continue
+        dimension = next((k for k in dimensions if own[k] <= stride), None)
+        if dimension is None or stride % own[dimension]:
+            return None
+        steps = stride // own[dimension]
+        left[dimension] -= steps * (size - 1)
+        strides.append(steps * target.element_strides[dimension])
+    return tuple(strides) if min(left) >= 0 else None
+
+
+def _is_in_first_row(offset: int, source: TensorDesc, target: TensorDesc) -> bool:
+    """Whether bytes of a tensor lie before the first step that is another one in the target."""
+    steps = zip(source.sizes, source.element_strides, target.element_strides, strict=True)
+    longer = [stride for size, stride, other in steps if size > 1 and stride != other]
+    return offset < min(longer, default=source.element_count) * source.data_type.size_in_bytes
+
+
+def _overlaps_itself(operation: Operation) -> bool:
+    """Whether an output of a dispatch may share a byte with another of its tensors."""
+    pairs = combinations(accesses_of(operation), 2)
+    return any(one.storage == other.storage and one.depends_on(other) for one, other in pairs)
 
 
 def _with_sum(convolution: Operation, addition: Operation, letter: str) -> Operation | None:

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from dmlvk.onnx.convolution import require_exact_scales
-from dmlvk.onnx.depths import by_depth
 from dmlvk.onnx.errors import ModelError, NotOnDeviceError, RefusedError
 from dmlvk.onnx.execution import Execution
-from dmlvk.onnx.fusion import fused
+from dmlvk.onnx.fusion import as_run
 from dmlvk.onnx.graph import Graph, Node, in_own_form, reading
 from dmlvk.onnx.held import Held
 from dmlvk.onnx.host import HostPart, is_known, is_without_rank, kind_of
@@ -214,8 +213,7 @@ class DeviceStep(Step):
                 raise RefusedError(node.index, str(error)) from error
         program = builder.finish(self.outputs)
         kept = {program.outputs[name].storage for name in self.outputs}
-        # In order of depth the later of two branches is the longer one, which then takes the sum.
-        program.operations = by_depth(fused(by_depth(program.operations), kept))
+        program.operations = as_run(program, kept)
         return program
 
 

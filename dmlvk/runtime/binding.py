@@ -13,6 +13,7 @@ from dmlvk.runtime.copying import NotCopied
 from dmlvk.runtime.device_info import another_device
 from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.of_device import OfDevice
+from dmlvk.runtime.rows import Rows, are_apart
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
@@ -26,15 +27,18 @@ _serials = count()
 
 
 class MemoryRange(NamedTuple):
-    """Bytes [start, end) of an allocation."""
+    """Bytes [start, end) of an allocation, or those of them that lie in some rows."""
 
     memory: Allocation
     start: int
     end: int
+    rows: Rows | None = None
 
     def overlaps(self, other: MemoryRange) -> bool:
-        """Whether the two share a byte."""
-        return self.memory is other.memory and self.start < other.end and other.start < self.end
+        """Whether the two may share a byte."""
+        if self.memory is not other.memory or self.start >= other.end or other.start >= self.end:
+            return False
+        return not are_apart(self.start, self.rows, other.start, other.rows)
 
 
 class Provisional(Protocol):
@@ -68,8 +72,8 @@ class Binding(OfDevice, NotCopied):
     #     The same dispatches, ready for recording.
     # seconds : tuple of tuples of float
     #     The planner's estimate for each dispatch.
-    # reads, writes : tuple of (int, int, int)
-    #     The memory that the work reads and writes: the allocation's id, first byte and end.
+    # reads, writes : tuple of (int, int, int, Rows)
+    #     The memory that the work reads and writes: the allocation's id, first byte, end, and rows or None.
     # read_memory, written_memory, used_memory : frozenset of int
     #     The ids of the allocations that the work reads, writes, or either.
     # uses, written : tuple of MemoryUse
@@ -116,10 +120,11 @@ class Binding(OfDevice, NotCopied):
             if window.access is Access.WRITE
         }
         self._memory = tuple(place.memory for place in memory.values())
-        self.reads = tuple((id(m), start, end) for name, (m, start, end) in memory.items() if name not in written)
-        self.writes = tuple((id(m), start, end) for name, (m, start, end) in memory.items() if name in written)
-        self.read_memory = frozenset(memory_id for memory_id, _, _ in self.reads)
-        self.written_memory = frozenset(memory_id for memory_id, _, _ in self.writes)
+        places = [(name in written, (id(m), start, end, rows)) for name, (m, start, end, rows) in memory.items()]
+        self.reads = tuple([place for is_written, place in places if not is_written])
+        self.writes = tuple([place for is_written, place in places if is_written])
+        self.read_memory = frozenset(memory_id for memory_id, *_ in self.reads)
+        self.written_memory = frozenset(memory_id for memory_id, *_ in self.writes)
         self.used_memory = self.read_memory | self.written_memory
         self.uses = tuple({allocation.access for allocation in self._memory})
         self.written = tuple({place.memory.access for name, place in memory.items() if name in written})

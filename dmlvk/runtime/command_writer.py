@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
+from dmlvk.runtime.rows import are_apart
 from dmlvk.runtime.submission import TimestampQueries
 from dmlvk.vulkan.command_buffers import Batch, CommandBuffer
 from dmlvk.vulkan.device import VulkanDevice
@@ -53,13 +54,15 @@ def overlap(earlier: Binding, later: Binding) -> bool:
 
     It does if it reads or overwrites bytes that the earlier one writes, or overwrites bytes that the earlier one reads.
     """
-    for memory, start, end in later.writes:
-        for other, other_start, other_end in earlier.reads + earlier.writes:
-            if memory == other and start < other_end and other_start < end:
+    for memory, start, end, rows in later.writes:
+        for other, other_start, other_end, other_rows in earlier.reads + earlier.writes:
+            is_inside = memory == other and start < other_end and other_start < end
+            if is_inside and not are_apart(start, rows, other_start, other_rows):
                 return True
-    for memory, start, end in later.reads:
-        for other, other_start, other_end in earlier.writes:
-            if memory == other and start < other_end and other_start < end:
+    for memory, start, end, rows in later.reads:
+        for other, other_start, other_end, other_rows in earlier.writes:
+            is_inside = memory == other and start < other_end and other_start < end
+            if is_inside and not are_apart(start, rows, other_start, other_rows):
                 return True
     return False
 
@@ -102,7 +105,7 @@ class Hazards:
             return any(overlap(earlier, binding) for earlier in self._unsorted)
         for earlier in self._unsorted:
             for places, ranges in ((reads, earlier.reads), (writes, earlier.writes)):
-                for memory, start, end in ranges:
+                for memory, start, end, _ in ranges:
                     if memory in places:
                         places[memory].add(start, end)
                     else:
@@ -111,7 +114,7 @@ class Hazards:
         return any(
             memory in places and places[memory].overlaps(start, end)
             for places, ranges in ((writes, binding.reads), (writes, binding.writes), (reads, binding.writes))
-            for memory, start, end in ranges
+            for memory, start, end, _ in ranges
         )
 
     def clear(self) -> None:

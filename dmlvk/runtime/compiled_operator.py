@@ -20,6 +20,7 @@ from dmlvk.runtime.exchange import array_of
 from dmlvk.runtime.implementation import Implementation, Initialized
 from dmlvk.runtime.layouts import plain
 from dmlvk.runtime.of_device import OfDevice
+from dmlvk.runtime.rows import rows_of
 from dmlvk.runtime.submission import Submission, submission_of
 from dmlvk.runtime.submitting import submit, submit_measured_inside
 from dmlvk.runtime.tensor import Tensor
@@ -260,9 +261,9 @@ class CompiledOperator(OfDevice, Pickled, Generic[Described]):
         return tensor
 
     def _memory(self, tensors: Mapping[str, Tensor]) -> dict[str, MemoryRange]:
-        return {
-            name: MemoryRange(
-                tensor.memory(), tensor.offset, tensor.offset + self._bound_fields[name].total_size_in_bytes
-            )
-            for name, tensor in tensors.items()
-        }
+        found = {}
+        for name, tensor in tensors.items():
+            desc = self._bound_fields[name]
+            end = tensor.offset + desc.total_size_in_bytes
+            found[name] = MemoryRange(tensor.memory(), tensor.offset, end, rows_of(desc))
+        return found

@@ -33,7 +33,7 @@ def test_losses(device: dmlvk.Device, layout: str, monkeypatch: pytest.MonkeyPat
     assert list(found)[-2:] == [chain_losses.ORDERED, chain_losses.FLUSHED] and len(found) == 6
     # Differences of two times may be less than nothing on a busy machine.
     assert all(seconds > 0 for row, seconds in found.items() if "after itself" not in row)
-    ordered, others, shared = ([{name for name, _, _ in each.reads} for each in bindings] for bindings in taken)
+    ordered, others, shared = ([{name for name, *_ in each.reads} for each in bindings] for bindings in taken)
     assert len(ordered) == len(others) == len(shared) == 3
     for number in range(3):
         both = ordered[number] & others[number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk.device_profile import DeviceType
 from dmlvk.onnx import InferenceSession
+from dmlvk.onnx.depths import depths
 from dmlvk.onnx.foreseen import foreseen, inferred_kinds
-from dmlvk.onnx.fusion import fused
+from dmlvk.onnx.fusion import fused, written_in_place
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
 from dmlvk.onnx.placement import obstacles
@@ -222,6 +224,44 @@ def test_a_value_joined_twice_is_written_once_and_copied_once(device: dmlvk.Devi
     joined = network.concat([middle, middle, "x"], 1)
     assert copies(network.program([joined, middle], channels_last=False)) == 2
     network.check(device, [joined, middle, network.convolve(joined, 2)])
+
+
+def test_joined_channels_are_written_where_they_are_joined(device: dmlvk.Device) -> None:
+    """No part waits for another, and a node that reads one finds its rows among those of the others."""
+    network = Network(12, (2, 5, 8, 8))
+    first, third = network.convolve("x", 16, 3), network.convolve("x", 16)
+    second = network.convolve(first, 32, 3)
+    last = network.convolve(network.concat([first, second, third], 1), 4)
+    program = network.program([last])
+    assert copies(program) == 3
+    operations = written_in_place(program.operations, {program.inputs["x"].storage, program.outputs[last].storage})
+    assert [type(operation.desc) for operation in operations] == [CONVOLUTION] * 4
+    assert depths(operations) == [0, 0, 1, 2]
+    network.check(device, [last])
+
+
+def test_what_is_given_or_joined_twice_is_copied_once(device: dmlvk.Device) -> None:
+    network = Network(13, (2, 16, 8, 8))
+    middle = network.convolve("x", 16, 3)
+    last = network.convolve(network.concat([middle, "x", middle], 1), 4)
+    program = network.program([last])
+    kept = {program.inputs["x"].storage, program.outputs[last].storage}
+    assert copies(program) == 4  # one turns the value in the middle, whose channels lie last
+    assert copies(replace(program, operations=written_in_place(program.operations, kept))) == 3
+    network.check(device, [last])
+
+
+def test_repeated_pixels_are_written_where_they_are_joined(device: dmlvk.Device) -> None:
+    network = Network(14, (2, 5, 8, 8))
+    small = network.add("MaxPool", [network.convolve("x", 16)], [(2, 16, 4, 4)], kernel_shape=[2, 2], strides=[2, 2])
+    reads = [network.convolve(small[0], 32), "", network.constant(np.array([1, 1, 2, 2], np.float32))]
+    attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    (large,) = network.add("Resize", reads, [(2, 32, 8, 8)], **attributes)
+    last = network.convolve(network.concat([large, network.convolve("x", 16, 3)], 1), 4)
+    program = network.program([last])
+    kept = {program.inputs["x"].storage, program.outputs[last].storage}
+    assert copies(replace(program, operations=written_in_place(program.operations, kept))) == copies(program) - 2
+    network.check(device, [last])
 
 
 def test_transposes_are_orders_of_dimensions(device: dmlvk.Device) -> None:
