@@ -80,7 +80,7 @@ def test_each_function_is_a_table(device: dmlvk.Device, operator: str) -> None:
 
 
 A, B, OUT = ["x", "s", "z"], ["w", "t", "z"], ["t", "z"]
-# Nodes that run on the device by their inputs: bytes "x" and "w" of (2, 4, 6, 5), floats "f", a condition "c".
+# Nodes that run on the device by their inputs: bytes "x" and "w" of (2, 4, 6, 5), floats "f" and "g", a condition "c".
 NODES: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
     "QuantizeLinear": (["f", "s", "z"], [{}]),
     "DequantizeLinear": (A, [{}]),
@@ -103,6 +103,9 @@ NODES: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
             {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"},
         ],
     ),
+    "Add": (["f", "g"], [{}]),
+    "Sum": (["f", "g"], [{}]),
+    "Relu": (["f"], [{}]),
     "com.microsoft.QLinearAdd": ([*A, *B, *OUT], [{}]),
     "com.microsoft.QLinearMul": ([*A, *B, *OUT], [{}]),
     "com.microsoft.QLinearSigmoid": ([*A, *OUT], [{}]),
@@ -121,6 +124,9 @@ NODES: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
 }
 
 
+FLOATS = ("Add", "DequantizeLinear", "Relu", "Sum")
+
+
 def test_the_table_of_nodes_has_each_operator_of_the_device() -> None:
     """Convolutions, products and movement of elements have files of their own; so have means of floats."""
     modules = ("convolution", "movement", "patterns", "views")
@@ -136,13 +142,14 @@ def test_each_node(device: dmlvk.Device, name: str, dtype: Any) -> None:
     rng, (reads, every) = np.random.default_rng(11), NODES[name]
     sizes = (2, 4, 6, 5)
     given = {"x": elements(rng, dtype, sizes), "w": elements(rng, dtype, sizes), "f": elements(rng, np.float32, sizes)}
+    given["g"] = elements(rng, np.float32, sizes)
     constants: dict[str, Array] = {"s": np.array(0.02, np.float32), "t": np.array(0.03, np.float32)}
     constants |= {"z": np.array(7, dtype), "c": elements(rng, np.bool_, (4, 1, 5))}
     constants |= {"pads": np.array([0, 1, 2, 0, 0, 0, 1, 3]), "factors": np.array([1, 1, 2, 3], np.float32)}
     feeds = {each: array for each, array in given.items() if each in reads}
     for attributes in every:
         model = model_of(
-            [(name, reads, ["y"], attributes)], feeds, {"y": np.float32 if name[0] == "D" else dtype}, constants
+            [(name, reads, ["y"], attributes)], feeds, {"y": np.float32 if name in FLOATS else dtype}, constants
         )
         (row,) = placed(device, model, feeds)
         assert row.where == "device", (attributes, row)
