@@ -322,8 +322,8 @@ class RandomNetwork:
         name, shape, scale, zero = self.pick()
         filters = int(self.generator.integers(1, 12))
         kind = self.type_of(zero)
-        found = _of_7_bits(
-            convolution_parameters(self.generator, (filters, shape[1], 1, 1), (kind, np.int8, kind), per_channel=True)
+        found = convolution_parameters(
+            self.generator, (filters, shape[1], 1, 1), (kind, np.int8, kind), per_channel=True
         )
         found |= {"x_scale": self.constants[scale], "x_zero": self.constants[zero]}
         named = {key: self.constant(array, array.dtype) for key, array in found.items()}
@@ -336,9 +336,7 @@ class RandomNetwork:
     ) -> dict[str, str]:
         """The constants of a product, whose input has a scale and a zero point; half of them by channel."""
         by_channel = bool(self.generator.integers(2))
-        found = _of_7_bits(
-            convolution_parameters(self.generator, filter_shape, types, per_channel=by_channel, bias=True)
-        )
+        found = convolution_parameters(self.generator, filter_shape, types, per_channel=by_channel, bias=True)
         found |= {"x_scale": self.constants[scale], "x_zero": self.constants[zero]}
         # Weights' zero points other than 0 are rare in files, and ONNX Runtime takes per channel only equal ones.
         return {key: self.constant(array, array.dtype) for key, array in found.items()}
@@ -611,11 +609,6 @@ def runs(model: onnx.ModelProto, feeds: Sequence[dict[str, Array]], selector: st
 @cache
 def _device(selector: str) -> dmlvk.Device:
     return dmlvk.Device(selector)
-
-
-def _of_7_bits(parameters: dict[str, Array]) -> dict[str, Array]:
-    """Parameters with weights of 7 bits: of 8 bits ONNX Runtime saturates sums of two products on x86 without VNNI."""
-    return {**parameters, "w": parameters["w"] // 2}
 
 
 def _broadcasts(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
