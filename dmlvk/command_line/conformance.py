@@ -83,7 +83,7 @@ PATHS = sorted({path for paths in KERNEL_PATHS.values() for path in paths})
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Run a case that failed so many times again. If it passes then, it is Flaky.",
+    help="Run a case that failed again, at most this many times. If it passes then, it is Flaky.",
 )
 @click.option("--validate", is_flag=True, help="Under the Khronos validation layer, synchronization included.")
 @click.option("--waivers", type=INPUT_FILE, help="Known failures and known flakes: a TOML file.")
@@ -96,7 +96,7 @@ PATHS = sorted({path for paths in KERNEL_PATHS.values() for path in paths})
 )
 @click.option("--junit", type=OUTPUT_FILE, help="Write JUnit XML here.")
 @click.option("--html", type=OUTPUT_FILE, help="Write a page here that needs nothing beside itself.")
-@click.option("--export", type=OUTPUT_FOLDER, help="Write each failing case here as a folder that runs by itself.")
+@click.option("--export", type=OUTPUT_FOLDER, help="Write each failing case here as a folder that runs alone.")
 @click.option("--export-all", is_flag=True, help="With --export: every case that ran.")
 @click.option(
     "--export-dxdispatch",

@@ -17,16 +17,7 @@ from dmlvk.conformance.recorded import load
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError
 from dmlvk.operators import OperatorDesc
-from dmlvk.planning import (
-    CLEAN,
-    MAXIMUM_SUBMISSION_SECONDS,
-    PERSISTENT,
-    SCRATCH,
-    Access,
-    Dispatch,
-    Plan,
-    plan,
-)
+from dmlvk.planning import CLEAN, MAXIMUM_SUBMISSION_SECONDS, PERSISTENT, SCRATCH, Access, Dispatch, Plan, plan
 from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.vulkan.specialization import declarations
 

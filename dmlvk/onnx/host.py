@@ -84,7 +84,7 @@ def threads_of_a_part(wanted: int, kinds_of_devices: int, given: int, before: fl
     kinds_of_devices: the kinds of devices of a session, each of which has parts of its own.
     given: the threads of earlier parts, without their caller's.
     before, after: the share of the host's work that is in earlier parts, and that with this part's.
-    Returns 0 if the one part that there is may have what ONNX Runtime takes by itself.
+    Returns 0 if there is one part, which may have as many as ONNX Runtime takes by default.
     """
     if kinds_of_devices == 1 and (before, after) == (0.0, 1.0):
         return wanted
@@ -123,7 +123,7 @@ class HostPart:
     inputs, outputs: the values that come from outside, and those that are used outside.
     kinds: types of the inputs.
     optimize: whether ONNX Runtime may replace nodes by others, which can change the last bits.
-    threads: that share the work; 0 for what ONNX Runtime takes by itself.
+    threads: the number that share the work; 0 for ONNX Runtime's default.
     spins: whether the threads may spin while they wait, as ONNX Runtime's do by default: the part is the whole model.
     run_arrays: ONNX Runtime's own run: from names of outputs, all inputs as arrays that NumPy has a type for, and None
         to a list of outputs. None where values have to be converted.

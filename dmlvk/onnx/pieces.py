@@ -15,7 +15,7 @@ from dmlvk.runtime.sequence import Sequence as DeviceSequence
 from dmlvk.runtime.tensor import TENSOR_ALIGNMENT, Tensor, write_in_turn
 from dmlvk.tensor_desc import TensorDesc
 
-# A bus carries so many bytes while the host makes a submission: 16 us, at 48 GB/s.
+# The bytes that a bus carries while the host makes a submission: 16 us, at 48 GB/s.
 BYTES_OF_A_SUBMISSION = 768 << 10
 
 

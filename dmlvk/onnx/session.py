@@ -125,7 +125,7 @@ class InferenceSession(Pickled):
         crosses the bus because of them; it is the default on GPUs. "device" runs on the device whatever can; it is the
         default on CPU drivers, which are there to prove bits. No result of an operator depends on it.
     runs_at_once : int, optional
-        At most so many runs share a device, in `map`, `run_async` and `run` in several threads. By default 2, and 1 if
+        The most runs that share a device, in `map`, `run_async` and `run` in several threads. By default 2, and 1 if
         the first device is a driver on the processor: a GPU computes one run while the arrays of another one are
         copied. They share weights. Each has memory of its own for the model's other values, which is taken when it
         first begins beside another one; if there is not enough, runs go one after the other.
@@ -524,7 +524,7 @@ class InferenceSession(Pickled):
         output_names : sequence of str, optional
             As for `run`.
         in_flight : int, optional
-            At most so many batches are read and not yet yielded; by default two for each run at once.
+            The most batches that are read and not yet yielded; by default two for each run at once.
 
         Returns
         -------

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from dmlvk.operators.declared import (
-    EIGHT_BIT_TYPES,
-    OperatorDesc,
-    operator,
-    result,
-    same_as,
-    scale,
-    source,
-    zero_point,
-)
+from dmlvk.operators.declared import EIGHT_BIT_TYPES, OperatorDesc, operator, result, same_as, scale, source, zero_point
 from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,10 +11,7 @@ from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
 from dmlvk.planning.loop_nest import BLOCK_SIZE, Dimension, LoopNest, Role, WindowLimits, pieces
-from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, SCRATCH, Access, Dispatch, Plan, Window
-
-# Offsets inside a window are 32-bit element counts and byte addresses in the kernels.
-LARGEST_WINDOW = 1 << 31
+from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan, Window
 
 # The sizes of the tables in kernels/data_movement/loop_nest.glsl: dimensions, and the kernel's own arguments.
 DIMENSION_COUNT = 8
@@ -125,21 +121,13 @@ def plan_data_movement(
     path: the plan's path.
     """
     bytes_per_element = sum(operand.element_size for operand in nest.operands)
-    slowest = SLOWEST_BYTES_PER_SECOND[profile.device_type]
-    limits = WindowLimits(
-        # The aligned start of a binding may lie before the window's.
-        window_size=min(profile.limits.max_storage_buffer_range, LARGEST_WINDOW) - profile.offset_alignment,
-        segment_size=profile.segment_size,
-        offsets=tuple(offsets.get(operand.field, 0) for operand in nest.operands),
-        element_count=max(1, int(slowest * MAXIMUM_SUBMISSION_SECONDS / bytes_per_element)),
-    )
-    cut = list(pieces(nest, limits))
+    cut = list(pieces(nest, WindowLimits.of(nest, profile, offsets, bytes_per_element)))
     # The kernel has a source binding even if it is specialized not to read it. Vulkan requires a buffer there. The
     # output serves, unless other dispatches write to it meanwhile: only the kernel knows that it does not read it.
     has_unread = len(nest.operands) == 1 and len(cut) > 1
+    seconds = bytes_per_element / SLOWEST_BYTES_PER_SECOND[profile.device_type]
     dispatches = tuple(
-        _dispatch(kernel, piece, profile, arguments(piece), fixed_windows, has_unread, bytes_per_element / slowest)
-        for piece in cut
+        _dispatch(kernel, piece, profile, arguments(piece), fixed_windows, has_unread, seconds) for piece in cut
     )
     return Plan(path=path, stages=(dispatches,), scratch_size=BLOCK_SIZE if has_unread else 0)
 
@@ -164,7 +152,6 @@ def _dispatch(
         loops = replace(loops, dimensions=arguments.dimensions)
     output = loops.operands[0]
     size = workgroup_size(profile)
-    output_start = output.start - _window_start(piece, 0) // output.element_size
     if arguments.group_count is not None:
         order = _BlockOrder(False, 1, 1, arguments.grouping, arguments.group_count, arguments.divisors)
         group_count = arguments.group_count
@@ -172,7 +159,7 @@ def _dispatch(
         if arguments.invocation_count is not None:
             order = _BlockOrder(False, 1, 1, arguments.grouping, arguments.invocation_count, arguments.divisors)
         else:
-            order = _order(loops, profile, output_start, arguments.blocks_per_invocation)
+            order = _order(loops, profile, arguments.blocks_per_invocation)
             if arguments.dimensions is not None:
                 order = replace(order, grouping=arguments.grouping)
         group_count = -(-order.block_count // size)
@@ -206,7 +193,7 @@ def _dispatch(
         },
         folded(group_count, profile),
         seconds=piece.element_count * seconds_per_element,
-        bytes_moved=sum(_distinct_bytes(piece, index) for index in range(len(piece.operands))),
+        bytes_moved=piece.bytes_moved,
     )
 
 
@@ -229,35 +216,20 @@ def _tables(loops: LoopNest, order: _BlockOrder, counts: tuple[int, ...] | None)
     return {"sizes": sizes, "output_strides": output_strides, "source_strides": source_strides}
 
 
-def _distinct_bytes(piece: LoopNest, operand: int) -> int:
-    """Bytes of an operand's elements. An element that is broadcast counts once."""
-    sizes = (dimension.size for dimension in piece.dimensions if dimension.strides[operand] != 0)
-    return math.prod(sizes) * piece.operands[operand].element_size
-
-
-def _window_start(piece: LoopNest, operand: int) -> int:
-    """The byte of the tensor at which the window on an operand begins, always at a whole block."""
-    return piece.bounds(operand)[0] // BLOCK_SIZE * BLOCK_SIZE
-
-
-def has_whole_blocks(nest: LoopNest, output_start: int) -> bool:
+def has_whole_blocks(nest: LoopNest) -> bool:
     """Whether all rows (along the innermost dimension) begin and end with blocks of the output."""
-    if nest.run_rank == 0:
-        return False
-    distances = [output_start, nest.dimensions[-1].size, *(dimension.strides[0] for dimension in nest.dimensions[:-1])]
-    return all(distance % (BLOCK_SIZE // nest.operands[0].element_size) == 0 for distance in distances)
+    return nest.has_whole_units(BLOCK_SIZE // nest.operands[0].element_size)
 
 
-def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per_invocation: int) -> _BlockOrder:
+def _order(nest: LoopNest, profile: DeviceProfile, blocks_per_invocation: int) -> _BlockOrder:
     elements_per_block = BLOCK_SIZE // nest.operands[0].element_size
-    rank = len(nest.dimensions)
     is_cpu = profile.device_type is DeviceType.CPU
     if nest.run_rank and (blocks_of_row := nest.dimensions[-1].size // elements_per_block) >= LEAST_BLOCKS_OF_A_ROW:
         row_count = nest.element_count // nest.dimensions[-1].size
         places = -(-blocks_of_row // blocks_per_invocation)
-        if has_whole_blocks(nest, output_start):
+        if has_whole_blocks(nest):
             return _BlockOrder(True, 0, blocks_per_invocation, 0, row_count * places, (places,))
-        edges = 1 if nest.run_rank == rank else 2
+        edges = 1 if nest.run_rank == len(nest.dimensions) else 2
         # On a CPU, blocks of one kind in a group of lanes are no gain, but several blocks an invocation are.
         is_gain = not is_cpu or blocks_per_invocation > 1
         if is_gain and (edges == 2 or row_count >= LEAST_ROWS_OF_A_RUN):
@@ -268,12 +240,7 @@ def _order(nest: LoopNest, profile: DeviceProfile, output_start: int, blocks_per
             size = rows * (places + edges)
             return _BlockOrder(True, edges, blocks_per_invocation, rows, groups * size, (places, size))
 
-    outer = nest.dimensions[: rank - nest.run_rank]
-    aligned = all(dimension.strides[0] % elements_per_block == 0 for dimension in outer)
-    lead = output_start % elements_per_block if aligned else elements_per_block - 1
-    if nest.run_rank == 0:
-        lead = 0  # a single element never lies across two blocks
-    blocks_per_run = -(-(lead + nest.run_length) // elements_per_block)
+    blocks_per_run = nest.units_of_run(elements_per_block)
     block_count = blocks_per_run * (nest.element_count // nest.run_length)
     long = (CPU_LONG_ROW if is_cpu else LONG_ROW) * elements_per_block
     is_long = (nest.dimensions[-1].size if nest.run_rank else 1) >= long

@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import builder
+from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND
+from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS
 
 # The widest unit that a kernel moves at once, a uvec4.
 BLOCK_SIZE = 16
@@ -101,6 +104,31 @@ class LoopNest:
         size = self.operands[operand].element_size
         return lowest * size, (highest + 1) * size
 
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of all operands' elements. An element that is broadcast counts once."""
+        return sum(
+            operand.element_size * math.prod(each.size for each in self.dimensions if each.strides[k])
+            for k, operand in enumerate(self.operands)
+        )
+
+    def has_whole_units(self, unit: int) -> bool:
+        """Whether all rows (along the innermost dimension) begin and end with units of the output.
+
+        unit: elements of the output that lie beside each other.
+        """
+        distances = [self.operands[0].start, *(dimension.strides[0] for dimension in self.dimensions[:-1])]
+        return self.run_rank > 0 and not any(distance % unit for distance in (*distances, self.dimensions[-1].size))
+
+    def units_of_run(self, unit: int) -> int:
+        """The most units of the output that a run touches."""
+        if self.run_rank == 0:
+            return 1  # a single element never lies across two units
+        outer = self.dimensions[: len(self.dimensions) - self.run_rank]
+        is_aligned = all(dimension.strides[0] % unit == 0 for dimension in outer)
+        lead = self.operands[0].start % unit if is_aligned else unit - 1
+        return -(-(lead + self.run_length) // unit)
+
 
 def simplified(nest: LoopNest) -> LoopNest:
     """The same elements with the fewest loops: sizes of 1 dropped, sorted by output stride, neighbours merged."""
@@ -160,6 +188,22 @@ class WindowLimits:
     segment_size: int
     offsets: tuple[int, ...]
     element_count: int
+
+    @classmethod
+    def of(cls, nest: LoopNest, profile: DeviceProfile, offsets: Mapping[str, int], element_bytes: int) -> WindowLimits:
+        """Those of a device.
+
+        offsets: bytes from the start of its memory to a tensor's own start, by field.
+        element_bytes: bytes of all operands for an element of the output, by which a dispatch is kept short.
+        """
+        seconds = MAXIMUM_SUBMISSION_SECONDS
+        return cls(
+            # The aligned start of a binding may lie before the window's.
+            window_size=min(profile.limits.max_storage_buffer_range, builder.LARGEST_WINDOW) - profile.offset_alignment,
+            segment_size=profile.segment_size,
+            offsets=tuple(offsets.get(operand.field, 0) for operand in nest.operands),
+            element_count=max(1, int(SLOWEST_BYTES_PER_SECOND[profile.device_type] * seconds / element_bytes)),
+        )
 
 
 def pieces(nest: LoopNest, limits: WindowLimits) -> Iterator[LoopNest]:

@@ -155,7 +155,7 @@ class _Rows:
         self, piece: LoopNest, specialization: Mapping[str, int], values: tuple[int, ...]
     ) -> PieceArguments | None:
         """How a piece runs; None if it does not suit the path."""
-        if not 1 <= len(piece.dimensions) <= 2 or not has_whole_blocks(piece, piece.operands[0].start):
+        if not 1 <= len(piece.dimensions) <= 2 or not has_whole_blocks(piece):
             return None
         element_size, length = piece.operands[0].element_size, piece.dimensions[-1].size
         if piece.dimensions[-1].role is not Role.AXIS or length * element_size > self.output_bytes:
@@ -211,7 +211,7 @@ def _chunks(piece: LoopNest, profile: DeviceProfile) -> _Chunks | None:
         return None
     row, element_size = piece.dimensions[-1].size, piece.operands[0].element_size
     words_of_row = 0
-    if row * element_size < LEAST_BLOCKS_OF_A_ROW * BLOCK_SIZE or not has_whole_blocks(piece, piece.operands[0].start):
+    if row * element_size < LEAST_BLOCKS_OF_A_ROW * BLOCK_SIZE or not has_whole_blocks(piece):
         if row * element_size < WORD_SIZE:
             return None
         words_of_row = -(-row * element_size // max(element_size, WORD_SIZE))

@@ -164,7 +164,7 @@ class ArrayProtocol(OfDevice):
             "memory (np.from_dlpack(tensor)[...] = value)"
         )
 
-    # No methods for < and the like: Python refuses these by itself, and a class with one of them is compared by name
+    # No methods for < and the like: Python refuses these anyway, and a class with one of them is compared by name
     # look-ups, which would cost each call of an operator 40 ns a tensor.
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError(HINT)

@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlvk._common.arguments import integer_of
-from dmlvk.device_profile import (
-    MINIMUM_API_VERSION,
-    DeviceProfile,
-    DeviceType,
-)
+from dmlvk.device_profile import MINIMUM_API_VERSION, DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError, shown
 from dmlvk.vulkan.device_properties import read_profile
 from dmlvk.vulkan.instance import Instance, instance, names, version_tuple, while_process_lasts

@@ -20,13 +20,7 @@ from dmlvk.benchmark.peers.peer import (
     part_for,
     require_upper_triangle_or_identity,
 )
-from dmlvk.benchmark.timing import (
-    FEWEST_ROUNDS,
-    LARGEST_ROTATION,
-    ROTATION_BYTES,
-    WARM_UP_SECONDS,
-    Times,
-)
+from dmlvk.benchmark.timing import FEWEST_ROUNDS, LARGEST_ROTATION, ROTATION_BYTES, WARM_UP_SECONDS, Times
 from dmlvk.benchmark.work import work_of
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import DiagonalMatrix1Desc, OneHotDesc, OperatorDesc, Slice1Desc

@@ -9,7 +9,6 @@ An operator on one or two tensors of bytes, or of floats, needs no planning of i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ from dmlvk.planning.division import quick_division
 from dmlvk.planning.grid import SLOWEST_BYTES_PER_SECOND, folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.loop_nest import Dimension, LoopNest, LoopOperand, WindowLimits, pieces, simplified
-from dmlvk.planning.plan import MAXIMUM_SUBMISSION_SECONDS, Access, Dispatch, Plan, require_path
+from dmlvk.planning.plan import Access, Dispatch, Plan, require_path
 from dmlvk.tensor_desc import TensorDesc
 
 OUTPUT, FIRST, SECOND, THIRD = range(4)
@@ -33,8 +32,6 @@ PATHS = (OPERATION,)
 # Bytes that an invocation of an operation writes.
 UNIT = 16
 
-# Offsets inside a window are 32-bit counts of bytes or elements in the kernels.
-LARGEST_WINDOW = 1 << 31
 # The largest element that has a type; larger ones are tables, whose places count bytes.
 LARGEST_ELEMENT = 4
 # Dimensions in push constants; further ones are specialization constants.
@@ -131,13 +128,7 @@ def element_wise_dispatches(
     )
     slowest = SLOWEST_BYTES_PER_SECOND[profile.device_type]
     bytes_per_element = sum(min(operand.element_size, LARGEST_ELEMENT) for operand in operands)
-    limits = WindowLimits(
-        # The aligned start of a binding may lie before the window's.
-        window_size=min(profile.limits.max_storage_buffer_range, LARGEST_WINDOW) - profile.offset_alignment,
-        segment_size=profile.segment_size,
-        offsets=tuple(offsets.get(operand.field, 0) for operand in operands),
-        element_count=max(1, int(slowest * MAXIMUM_SUBMISSION_SECONDS / bytes_per_element)),
-    )
+    limits = WindowLimits.of(nest, profile, offsets, bytes_per_element)
     largest = max(operand.element_size for operand in operands)
     if largest > min(limits.window_size, limits.segment_size):
         raise PathError(f"{kernel} needs a table of {largest} bytes in one storage buffer, more than the device allows")
@@ -173,7 +164,7 @@ def _dispatch(
     strides = [_strides_by_place(piece, dimension, places) for dimension in dimensions]
     pushed = [dimension.size for dimension in dimensions[:PUSHED_DIMENSIONS]]
     pushed += [1] * (PUSHED_DIMENSIONS - len(pushed))
-    grouping = _units_of_run(piece, unit)
+    grouping = piece.units_of_run(unit)
     divisions = [quick_division(divisor) for divisor in (*pushed, grouping)]
     unit_count = grouping * (piece.element_count // piece.run_length)
     steps = strides[0] if piece.run_rank else (0,) * len(PLACES)
@@ -192,7 +183,7 @@ def _dispatch(
             LOCAL_SIZE_X: size,
             "RANK": len(dimensions),
             "RUN_RANK": piece.run_rank,
-            "HAS_ONLY_WHOLE_UNITS": int(_has_only_whole_units(piece, unit)),
+            "HAS_ONLY_WHOLE_UNITS": int(piece.has_whole_units(unit)),
             **{
                 f"{name}_STEP": min(steps[place], ANY_OTHER_STEP)
                 for place, name in ((FIRST, "FIRST"), (SECOND, "SECOND"), (THIRD, "THIRD"))
@@ -202,7 +193,7 @@ def _dispatch(
         },
         folded(-(-unit_count // size), profile),
         seconds=piece.element_count * seconds_per_element,
-        bytes_moved=sum(_distinct_bytes(piece, index) for index in range(len(piece.operands))),
+        bytes_moved=piece.bytes_moved,
     )
 
 
@@ -226,31 +217,6 @@ def _further_dimensions(dimensions: Sequence[Dimension], strides: Sequence[Seque
         yield f"{name}_SIZE", dimensions[k].size if is_used else 1
         for place in PLACES:
             yield f"{name}_STRIDE_{place}", strides[k][place] if is_used else 0
-
-
-def _units_of_run(piece: LoopNest, unit: int) -> int:
-    """The most units that a run touches."""
-    if piece.run_rank == 0:
-        return 1
-    outer = piece.dimensions[: len(piece.dimensions) - piece.run_rank]
-    aligned = all(dimension.strides[OUTPUT] % unit == 0 for dimension in outer)
-    lead = piece.operands[OUTPUT].start % unit if aligned else unit - 1
-    return -(-(lead + piece.run_length) // unit)
-
-
-def _has_only_whole_units(piece: LoopNest, unit: int) -> bool:
-    """Whether all rows (along the innermost dimension) begin and end with units of the output."""
-    if piece.run_rank == 0:
-        return False
-    distances = [piece.operands[OUTPUT].start, piece.dimensions[-1].size]
-    distances += [dimension.strides[OUTPUT] for dimension in piece.dimensions[:-1]]
-    return all(distance % unit == 0 for distance in distances)
-
-
-def _distinct_bytes(piece: LoopNest, operand: int) -> int:
-    """Bytes of a tensor's elements. An element that is broadcast counts once."""
-    sizes = (dimension.size for dimension in piece.dimensions if dimension.strides[operand] != 0)
-    return math.prod(sizes) * piece.operands[operand].element_size
 
 
 def _padded(values: list[int], rows: int) -> list[int]:

@@ -60,7 +60,7 @@ def _cost(piece: LoopNest, workgroup: int) -> CopyCost:
     per_block = BLOCK_SIZE // element_size
     # A block of an output without runs is one element.
     count = piece.element_count / per_block if piece.run_rank else piece.element_count
-    whole = has_whole_blocks(piece, piece.operands[0].start)
+    whole = has_whole_blocks(piece)
     across = 0.0 if whole or not piece.run_rank else count if row < 2 * per_block else min(count, 2.0 * rows)
     lines = 0.0
     if step == 0:

@@ -69,7 +69,7 @@ def _is_for_elements(piece: LoopNest) -> bool:
     size, step = piece.dimensions[-1].size, piece.dimensions[-1].strides[1]
     if abs(step) == 1:
         is_short = size * element_size < NEIGHBOURS * BLOCK_SIZE
-        return element_size >= WORD_SIZE and is_short and not has_whole_blocks(piece, piece.operands[0].start)
+        return element_size >= WORD_SIZE and is_short and not has_whole_blocks(piece)
     return 0 < abs(step) * element_size < LINE_SIZE
 
 

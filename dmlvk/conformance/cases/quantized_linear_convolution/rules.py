@@ -14,12 +14,7 @@ import numpy as np
 from dmlvk.conformance.case import NotSupported, Workload
 from dmlvk.conformance.cases.combinations import DEVICES, GPU, PLANNERS_CHOICE, Parameters, by_sizes, group, only
 from dmlvk.conformance.cases.layouts import LIMITS, offset_of
-from dmlvk.conformance.cases.quantized_linear_convolution import (
-    arithmetic,
-    kinds,
-    other_devices,
-    split_k,
-)
+from dmlvk.conformance.cases.quantized_linear_convolution import arithmetic, kinds, other_devices, split_k
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     GENERAL_PATHS,
     KINDS,
