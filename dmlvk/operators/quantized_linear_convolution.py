@@ -145,7 +145,8 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         Zeros before the input, 0 or more; (height, width) for rank 4. Rank 3 takes one element, or two with a first
         element of 0.
     end_padding : sequence of int
-        Zeros behind the input, in the forms of `start_padding`.
+        Zeros behind the input, in the forms of `start_padding`. The padded input has at most 2**32 - 1 positions along
+        each dimension.
     group_count : int
         Divides C and M.
 
