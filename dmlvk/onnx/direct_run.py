@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlvk.onnx.held import ValueArrays, own, write
 from dmlvk.onnx.host import HostPart, lacks_numpy_type
-from dmlvk.onnx.pieces import InputInPieces
+from dmlvk.onnx.quantized_inputs import QuantizedInput
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.vulkan.interrupts.monitor import Monitor
@@ -121,7 +121,7 @@ class DirectDeviceRun(DirectRun):
         self._submit = step.last.submit
         program, inputs, outputs = step.last.program, step.last.input_tensors, step.last.output_tensors
         targets = {name: inputs[name] for name in program.inputs}
-        self._pieces = [(name, target) for name, target in targets.items() if isinstance(target, InputInPieces)]
+        self._quantized = [(name, target) for name, target in targets.items() if isinstance(target, QuantizedInput)]
         tensors = {name: target for name, target in targets.items() if isinstance(target, Tensor)}
         self._inputs = list(tensors)
         self._given = ValueArrays(list(tensors.values()), [program.inputs[name] for name in tensors])
@@ -151,7 +151,7 @@ class DirectDeviceRun(DirectRun):
     def _run(self, feeds: Mapping[str, Any]) -> list[Any]:
         self._step.last = self._execution
         self._given.write([feeds[name] for name in self._inputs])
-        for name, target in self._pieces:
+        for name, target in self._quantized:
             write(target, feeds[name])
         self._submit()
         return self._found.read()

@@ -9,9 +9,9 @@ from typing import Any
 from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx.depths import depths
 from dmlvk.onnx.held import Held
-from dmlvk.onnx.pieces import InputInPieces, in_pieces
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Program, Value
+from dmlvk.onnx.quantized_inputs import QuantizedInput, quantized_on_host
 from dmlvk.operators.element_wise_quantize_linear import ConversionDesc
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
@@ -100,6 +100,7 @@ class Execution:
 
     wanted: the outputs that are read after a run.
     operators: those of another execution of the program, with their weights; by default they are compiled.
+    threads: that quantize a large input on the host; 0 for as many as there are processors.
     input_tensors: those that a dispatch uses.
     output_tensors: outputs that are inputs or constants have none.
     bindings: the operators with their tensors, in their order.
@@ -111,11 +112,12 @@ class Execution:
         plan: Program,
         wanted: Iterable[str],
         operators: Sequence[CompiledOperator[Any]] = (),
+        threads: int = 0,
     ) -> None:
-        self._device, self._plan, self._operators = device, plan, operators
+        self._device, self._plan, self._operators, self._threads = device, plan, operators, threads
         self._outputs = {name: plan.outputs[name] for name in wanted}
         self._sequence: DeviceSequence | None = None
-        self.input_tensors: dict[str, Tensor | InputInPieces] = {}
+        self.input_tensors: dict[str, Tensor | QuantizedInput] = {}
         self.output_tensors: dict[str, Tensor] = {}
         self.bindings: tuple[Binding, ...] = ()
         given = {value.storage for value in plan.inputs.values()} | plan.constants.keys()
@@ -125,17 +127,17 @@ class Execution:
             for value in (*plan.inputs.values(), *written.values())
             if is_best_on_host(device, plan, value)
         }
-        program, divided = in_pieces(
+        program, quantized = quantized_on_host(
             plan, {name: value for name, value in plan.inputs.items() if value.storage in on_host}
         )
-        on_host.update(piece.storage for pieces in divided.values() for piece in pieces)
+        on_host.update(each.storage for each in quantized.values())
         used = _used_storages(program)
         try:
             buffers = {storage: Buffer.on_host(device.engine, program.sizes[storage]) for storage in on_host & used}
         except OutOfMemoryError:  # the device may have more; a further run waits for its turn
             if operators:
                 raise
-            program, divided, on_host, buffers = plan, {}, set(), {}
+            program, quantized, on_host, buffers = plan, {}, set(), {}
             used = _used_storages(program)
         self.program = program
         kept = {value.storage for value in self._outputs.values()}
@@ -154,7 +156,7 @@ class Execution:
             if storage in used:
                 value = Value(storage, array.dtype, array.shape)
                 Held(array).write_to(tensor(value.desc(), storage, 0))
-        bindings: dict[int, Binding] = {}
+        bindings: list[Binding] = []
         if not operators:
             operators = device.compile_all(operation.desc for operation in program.operations)
             for operation, compiled in zip(program.operations, operators, strict=True):
@@ -166,24 +168,23 @@ class Execution:
                 field: tensor(operation.desc.tensors[field], storage, offset)
                 for field, (storage, offset) in operation.places.items()
             }
-            bindings[id(operation)] = compiled.bind(**bound)
-        self.bindings = tuple(bindings.values())
+            bindings.append(compiled.bind(**bound))
+        self.bindings = tuple(bindings)
         for name, value in written.items():
             if value.storage in used:
                 self.output_tensors[name] = tensor(value.desc(), value.storage, value.offset)
         for name, value in program.inputs.items():
             if value.storage in used:
                 self.input_tensors[name] = tensor(value.desc(), value.storage, value.offset)
-        for name, pieces in divided.items():
-            places = [(piece.index, tensor(piece.desc, piece.storage, 0)) for piece in pieces]
-            sequences = [device.sequence([bindings.pop(id(piece.operation))]) for piece in pieces[:-1]]
-            self.input_tensors[name] = InputInPieces(program.inputs[name].desc(), places, sequences)
+        for name, made in quantized.items():
+            levels = tensor(made.levels, made.storage, 0)
+            self.input_tensors[name] = QuantizedInput(program.inputs[name].desc(), levels, made, threads)
         # One time for all: a timestamp behind each dispatch takes 1 us and more, for which the next one waits.
-        self._sequence = DeviceSequence(device.engine, tuple(bindings.values()), device.timestamps, times_of_each=False)
+        self._sequence = DeviceSequence(device.engine, self.bindings, device.timestamps, times_of_each=False)
 
     def again(self) -> Execution:
         """The same program with memory of its own and the same weights, for a run at the same time."""
-        return Execution(self._device, self._plan, self._outputs, self._operators)
+        return Execution(self._device, self._plan, self._outputs, self._operators, self._threads)
 
     def run(self, given: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the dispatches. The outputs are valid until the next run."""

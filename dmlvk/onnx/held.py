@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dmlvk.onnx.graph import ShapeAndType
-from dmlvk.onnx.pieces import InputInPieces
 from dmlvk.onnx.program import Array, Value
+from dmlvk.onnx.quantized_inputs import QuantizedInput
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.vulkan.allocation import Allocation
 
@@ -59,11 +59,11 @@ class Held:
             return Held(self._array.reshape(value.shape), is_shared=self.is_shared)
         return Held(None, self.tensor, value)
 
-    def is_copied_to(self, tensor: Tensor | InputInPieces) -> bool:
+    def is_copied_to(self, tensor: Tensor | QuantizedInput) -> bool:
         """Whether `write_to` copies the elements on the device."""
         return isinstance(tensor, Tensor) and self.tensor is not None and self.tensor.desc.sizes == tensor.desc.sizes
 
-    def write_to(self, tensor: Tensor | InputInPieces) -> None:
+    def write_to(self, tensor: Tensor | QuantizedInput) -> None:
         """Write the elements to a tensor of unsigned integers, on the device if they are there."""
         if self.is_copied_to(tensor):
             tensor.write(self.tensor)
@@ -71,7 +71,7 @@ class Held:
         write(tensor, np.asarray(self.host()))
 
 
-def write(tensor: Tensor | InputInPieces, array: Array) -> None:
+def write(tensor: Tensor | QuantizedInput, array: Array) -> None:
     """Write the elements of an array to a tensor of unsigned integers of their size."""
     carrier = tensor.desc.data_type.numpy_dtype
     if array.dtype != carrier or array.shape != tensor.desc.sizes:

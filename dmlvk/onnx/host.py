@@ -31,14 +31,22 @@ NO_ONNX_RUNTIME = (
 
 
 @cache
-def _onnx_runtime() -> Any:
-    """The package onnxruntime; None, and a warning, if it cannot be imported."""
+def _found_onnx_runtime() -> Any:
+    """The package onnxruntime; None if it cannot be imported."""
     try:
         import onnxruntime
     except ImportError:
-        warnings.warn(NO_ONNX_RUNTIME, stacklevel=2)
         return None
     return onnxruntime
+
+
+@cache
+def _onnx_runtime() -> Any:
+    """The package onnxruntime; None, and a warning, if it cannot be imported."""
+    runtime = _found_onnx_runtime()
+    if runtime is None:
+        warnings.warn(NO_ONNX_RUNTIME, stacklevel=2)
+    return runtime
 
 
 # The reason of a node on the host that computes sizes.
@@ -281,10 +289,29 @@ def _identity(kind: str) -> Any:
     return _session_of(graph)
 
 
-def _session_of(graph: onnx.GraphProto) -> Any:
+@cache
+def quantizer(kind: np.dtype[Any], threads: int, process: int) -> Any:
+    """ONNX Runtime's session of a QuantizeLinear of any tensor, "x"; None without ONNX Runtime.
+
+    kind: the type of "zero_point", and of "levels", the output.
+    threads: all inputs of a process share them.
+    process: the number of this process: a forked child has none of its parent's threads.
+    """
+    if _found_onnx_runtime() is None:
+        return None
+    names = ("x", "scale", "zero_point", "levels")
+    element = helper.np_dtype_to_tensor_dtype(kind)
+    elements = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT, element, element)
+    shapes: tuple[list[int] | None, ...] = (None, [], [], None)
+    values = [helper.make_tensor_value_info(*each) for each in zip(names, elements, shapes, strict=True)]
+    node = helper.make_node("QuantizeLinear", names[:3], names[3:])
+    return _session_of(helper.make_graph([node], "an input", values[:3], values[3:]), threads)
+
+
+def _session_of(graph: onnx.GraphProto, threads: int = 1) -> Any:
     runtime = _onnx_runtime()
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=8)
-    options = _session_options(runtime, HostOptions(), optimize=False, threads=1)
+    options = _session_options(runtime, HostOptions(), optimize=False, threads=threads)
     return new_session(runtime, model.SerializeToString(), options)
 
 

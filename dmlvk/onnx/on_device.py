@@ -20,6 +20,7 @@ from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.held import Held, own_results
 from dmlvk.onnx.host import processors, threads_of_a_part
 from dmlvk.onnx.profile import Profile
+from dmlvk.onnx.quantized_inputs import crossing_bytes
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
 from dmlvk.runtime.device import Device
@@ -307,7 +308,11 @@ class Schedule:
                 continue
             read.update(step.looked_at)
             inputs = step.last.program.inputs
-            up += sum(inputs[name].size_in_bytes for name in step.last.input_tensors if name not in from_device)
+            up += sum(
+                crossing_bytes(target, inputs[name].size_in_bytes)
+                for name, target in step.last.input_tensors.items()
+                if name not in from_device
+            )
             outputs = step.last.program.outputs
             from_device |= {name: outputs[name].size_in_bytes for name in step.last.output_tensors}
         down = sum(size for name, size in from_device.items() if name in read)

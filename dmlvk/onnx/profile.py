@@ -9,7 +9,7 @@ from typing import Any
 
 from dmlvk.onnx.graph import Node
 from dmlvk.onnx.held import Held
-from dmlvk.onnx.pieces import InputInPieces
+from dmlvk.onnx.quantized_inputs import QuantizedInput, crossing_bytes
 from dmlvk.runtime.sequence import Sequence as DeviceSequence
 from dmlvk.runtime.tensor import Tensor
 
@@ -84,11 +84,11 @@ class Profile:
             self.steps[-1].from_device_seconds += perf_counter() - start
             self.steps[-1].bytes_from_device += array.nbytes
 
-    def upload(self, held: Held, tensor: Tensor | InputInPieces) -> None:
+    def upload(self, held: Held, tensor: Tensor | QuantizedInput) -> None:
         """Write a value to the device. A copy from the device itself goes over no bus."""
         if not held.is_copied_to(tensor):
             self.download(held)
-            self.steps[-1].bytes_to_device += held.host().nbytes
+            self.steps[-1].bytes_to_device += crossing_bytes(tensor, held.host().nbytes)
         start = perf_counter()
         held.write_to(tensor)
         self.steps[-1].to_device_seconds += perf_counter() - start

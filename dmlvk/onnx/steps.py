@@ -180,7 +180,9 @@ class DeviceStep(Step):
         if execution is None:
             known = None if self._first is None else self._first.executions.get(key)
             if known is None:
-                execution = Execution(self._device, self._program(given, parameters), self.outputs)
+                threads = self.graph.host_options.intra_op_num_threads
+                program = self._program(given, parameters)
+                execution = Execution(self._device, program, self.outputs, threads=threads)
             else:
                 execution = known.again()
         if execution is not self.last:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -19,7 +18,7 @@ from dmlvk.runtime.layouts import LEAST_SIZE_TURNED_ON_DEVICE, read_turned, turn
 from dmlvk.runtime.of_device import OfDevice
 from dmlvk.tensor_desc import TensorDesc
 from dmlvk.vulkan.allocation import Allocation
-from dmlvk.vulkan.transfers import LARGE, LEAST_SHARE
+from dmlvk.vulkan.transfers import LARGE
 
 # Kernels read and write 16 bytes at a time from a tensor's start.
 TENSOR_ALIGNMENT = 16
@@ -361,33 +360,3 @@ class Tensor(NotCopied, ArrayProtocol):
         content = np.empty(self.desc.total_size_in_bytes, np.uint8)
         self.engine.vulkan.transfers.read(memory, self.offset, content)
         return content
-
-
-def write_in_turn(tensors: Sequence[Tensor], arrays: Sequence[Array], then: Callable[[int], None]) -> None:
-    """Write to packed tensors in the host's memory, and call a function with the number of each that is whole.
-
-    Several threads copy, and this one calls the function, in order, while the others go on.
-
-    arrays: of the tensors' sizes and data types.
-    """
-    vulkan = tensors[0].engine.vulkan
-    vulkan.visits.during(_write_in_turn, tensors, arrays, then)
-
-
-def _write_in_turn(tensors: Sequence[Tensor], arrays: Sequence[Array], then: Callable[[int], None]) -> None:
-    transfers = tensors[0].engine.vulkan.transfers
-    copies: list[list[tuple[Array, Array]]] = []
-    for tensor, array in zip(tensors, arrays, strict=True):
-        memory = tensor.memory()
-        transfers.wait_for_uses(memory)
-        view = transfers.mapped(memory, tensor.offset, tensor.desc.total_size_in_bytes)
-        assert view is not None, "the host reaches its own memory"
-        if array.flags.c_contiguous and array.dtype.isnative:
-            source = array.reshape(-1).view(np.uint8)
-            starts = range(0, view.size, LEAST_SHARE)
-            copies.append(
-                [(view[start : start + LEAST_SHARE], source[start : start + LEAST_SHARE]) for start in starts]
-            )
-        else:
-            copies.append([(element_view(tensor.desc, view), array)])
-    transfers.copy_in_turn(copies, then)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -129,35 +128,6 @@ class Transfers:
             share.memory[:] = data[share.position : share.position + share.memory.size]
 
         self._on_threads(_shares(allocation, offset, data.size), write)
-
-    def copy_in_turn(self, copies: Sequence[Sequence[tuple[Any, Any]]], then: Callable[[int], None]) -> None:
-        """Copy groups of arrays to where the host reaches the memory, and tell of each group that is whole.
-
-        Several threads copy, the first groups first. This thread alone calls the function, between its own copies.
-
-        copies: by group, targets and sources. Made during a visit.
-        then: called with the number of each group, in order.
-        """
-        # By group, one token for each copy that is not done: taking one out is a single step of any thread.
-        pending = [deque(group) for group in copies]
-        told = 0
-        caller = get_ident()
-
-        def tell() -> None:
-            nonlocal told
-            while told < len(pending) and not pending[told]:
-                told += 1
-                then(told - 1)
-
-        def copy(number: int, target: Any, source: Any) -> None:
-            target[...] = source
-            pending[number].pop()
-            if get_ident() == caller:
-                tell()
-
-        parts = [(number, *each) for number, group in enumerate(copies) for each in group]
-        self._on_threads(parts, lambda part: copy(*part))
-        tell()
 
     def _write_staged(self, allocation: Allocation, offset: int, data: Bytes) -> None:
         ring = self.ring()

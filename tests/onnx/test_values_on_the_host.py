@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -14,7 +15,8 @@ from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import InferenceSession
 from dmlvk.runtime.tensor import Buffer
 from dmlvk.vulkan.library import vk
-from tests.onnx.models import Node, elements, model_of, onnx_runtime, require_equal
+from tests.onnx.models import Array, Node, elements, model_of, onnx_runtime, require_equal
+from tests.reference.onnx_runtime import ONNX_RUNTIME
 from tests.vulkan.variants import open_variant
 
 NODES: list[Node] = [
@@ -67,65 +69,87 @@ def test_values_that_are_read_again_are_copied(device: dmlvk.Device) -> None:
         assert staged.vulkan.queue.submitted > before + 1
 
 
-# Inputs of 3 to 5 MB, with the pieces that they go to the device in.
-PIECES: dict[str, tuple[tuple[int, ...], dict[str, Any], int]] = {
-    "images": ((9, 3, 200, 200), {}, 2),
-    "channels of one image": ((1, 5, 400, 500), {}, 2),
-    "rows that begin at multiples of 16 bytes": ((1100, 901), {}, 2),
-    "one row": ((1, 1000000), {}, 2),
-    "no channels with scales of their own": ((1, 3, 600, 600), {"scale": np.array([0.02, 0.03, 0.01], np.float32)}, 1),
+# The sizes, the constants, and what the device does with the input.
+LARGE_INPUTS: dict[str, tuple[tuple[int, ...], dict[str, Any], str]] = {
+    "levels": ((9, 3, 200, 200), {}, "SLICE1"),
+    "signed levels": ((1, 1000000), {"point": np.int8(-3)}, "SLICE1"),
+    "a scale for each channel": (
+        (1, 3, 600, 600),
+        {"scale": np.array([0.02, 0.03, 0.01], np.float32), "point": np.full(3, 117, np.uint8)},
+        "ELEMENT_WISE_QUANTIZE_LINEAR",
+    ),
+    "an input that one thread copies as fast": ((1, 3, 200, 200), {}, "ELEMENT_WISE_QUANTIZE_LINEAR"),
 }
 
 
-@pytest.mark.parametrize("case", PIECES)
+@pytest.mark.parametrize("case", LARGE_INPUTS)
 @pytest.mark.parametrize("is_packed", [True, False])
-def test_a_large_input_goes_in_pieces(device: dmlvk.Device, case: str, is_packed: bool) -> None:
-    """The device converts a piece while the host copies the next one; the elements are those of the whole."""
-    sizes, constants, pieces = PIECES[case]
-    constants = {
-        "point": np.full(np.shape(constants.get("scale", 0)), 117, np.uint8),
-        "scale": np.float32(0.02),
-        **constants,
-    }
+def test_a_large_input_is_quantized_by_the_host(device: dmlvk.Device, case: str, is_packed: bool) -> None:
+    """The device gets levels in place of floats."""
+    sizes, constants, operator = LARGE_INPUTS[case]
+    constants = {"point": np.uint8(117), "scale": np.float32(0.02), **constants}
     random = np.random.default_rng(6)
-    with open_variant(device, "staged") as staged:
-        feeds = [elements(random, np.float32, (*sizes[:-1], 2 * sizes[-1]))[..., ::2] for _ in range(2)]
-        feeds = [np.ascontiguousarray(x) for x in feeds] if is_packed else feeds
-        model = model_of(NODES[:1], {"x": feeds[0]}, {"levels": np.uint8}, constants)
-        session = InferenceSession(model, staged)
-        for x in [*feeds, feeds[0]]:
-            require_equal(session.run(None, {"x": x}), onnx_runtime(model, {"x": x}))
-        (bindings,) = session._bindings()
-        assert len(bindings) == pieces
+    runs = [{"x": elements(random, np.float32, sizes)} for _ in range(3)]
+    model = model_of(NODES[:1], runs[0], {"levels": constants["point"].dtype}, constants)
+    check(device, model, runs, is_packed, [operator])
 
 
-def test_two_inputs_go_in_pieces(device: dmlvk.Device) -> None:
-    """All pieces are there before what follows reads them."""
+def test_two_large_inputs(device: dmlvk.Device) -> None:
+    """The levels of both are there before what follows reads them."""
     random = np.random.default_rng(7)
-    with open_variant(device, "staged") as staged:
-        feeds = {name: elements(random, np.float32, (4, 3, 300, 300)) for name in ("x", "z")}
-        nodes: list[Node] = [
-            ("QuantizeLinear", ["x", "scale", "point"], ["a"], {}),
-            ("QuantizeLinear", ["z", "scale", "point"], ["b"], {}),
-            (
-                "com.microsoft.QLinearAdd",
-                ["a", "scale", "point", "b", "scale", "point", "scale", "point"],
-                ["y"],
-                {},
-            ),
-        ]
-        model = model_of(nodes, feeds, {"y": np.uint8}, CONSTANTS)
+    runs = [{name: elements(random, np.float32, (4, 3, 300, 300)) for name in ("x", "z")} for _ in range(3)]
+    operands = ["a", "scale", "point", "b", "scale", "point", "scale", "point"]
+    nodes: list[Node] = [
+        ("QuantizeLinear", ["x", "scale", "point"], ["a"], {}),
+        ("QuantizeLinear", ["z", "scale", "point"], ["b"], {}),
+        ("com.microsoft.QLinearAdd", operands, ["y"], {}),
+    ]
+    model = model_of(nodes, runs[0], {"y": np.uint8}, CONSTANTS)
+    check(device, model, runs, True, ["SLICE1", "SLICE1", "ELEMENT_WISE_QUANTIZED_LINEAR_ADD"])
+
+
+def check(
+    device: dmlvk.Device,
+    model: onnx.ModelProto,
+    runs: Sequence[Mapping[str, Array]],
+    is_packed: bool,
+    operators: Sequence[str],
+) -> None:
+    """All runs have ONNX Runtime's outputs, with these operators and without it."""
+    expected = [onnx_runtime(model, feeds) for feeds in runs]
+    found, used = ONNX_RUNTIME.call(
+        "a session", run_staged, device.name, model.SerializeToString(), list(map(dict, runs)), is_packed
+    )
+    assert used == operators
+    without, used = run_staged(device.name, model.SerializeToString(), runs, is_packed)
+    assert "SLICE1" not in used
+    for outputs in (found, without):
+        for each, right in zip(outputs, expected, strict=True):
+            require_equal(each, right)
+
+
+def run_staged(
+    device: str, model: bytes, runs: Sequence[Mapping[str, Array]], is_packed: bool
+) -> tuple[list[list[Array]], list[str]]:
+    """The outputs of runs of one session, and its operators; also in the process that has ONNX Runtime."""
+    with dmlvk.Device(device, force_staging=True) as staged:
         session = InferenceSession(model, staged)
-        for _ in range(3):
-            feeds = {name: elements(random, np.float32, x.shape) for name, x in feeds.items()}
-            require_equal(session.run(None, feeds), onnx_runtime(model, feeds))
+        given = [{name: x if is_packed else spread(x) for name, x in feeds.items()} for feeds in runs]
+        found = [session.run(None, feeds) for feeds in given]
         (bindings,) = session._bindings()
-        assert len(bindings) == 5
+        return found, [binding.operator_name for binding in bindings]
+
+
+def spread(array: Array) -> Array:
+    """The elements of an array, each with a gap behind it."""
+    wide = np.zeros((*array.shape, 2), array.dtype)
+    wide[..., 0] = array
+    return wide[..., 0]
 
 
 @pytest.fixture
 def large(device: dmlvk.Device) -> Iterator[tuple[InferenceSession, dict[str, Any], list[Any]]]:
-    """A session with an input of 5 MB, which goes in pieces, and an output of 1 MB, its feeds and their outputs."""
+    """A session with an input of 5 MB and an output of 1 MB, its feeds and their outputs."""
     x = elements(np.random.default_rng(8), np.float32, (4, 4, 280, 280))
     described = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["images", *x.shape[1:]])
     model = model_of(NODES, {"x": described}, {"y": np.float32}, CONSTANTS)
