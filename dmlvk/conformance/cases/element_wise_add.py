@@ -35,10 +35,11 @@ def floats(numbers: np.random.Generator, kind: str, mantissas: int) -> Array:
 
 
 def kinds(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Sums of numbers of each kind, among them numbers and their negatives."""
+    """Sums of numbers of each kind; among them numbers and their negatives, and two zeros of either sign."""
     a, b = (floats(numbers, kind, p.mantissas) for kind in (p.a, p.b))
     if p.a == p.b:
         b[::7] = a[::7] ^ (1 << 31)
+    a[::11], b[::11], b[::22] = 1 << 31, 1 << 31, 0
     tensor = TensorDesc(DataType.FLOAT32, (COUNT,))
     desc = ElementWiseAddDesc(a_tensor=tensor, b_tensor=tensor)
     return Workload(desc, {"a_tensor": a.view(np.float32), "b_tensor": b.view(np.float32)}, device_type=p.device)
