@@ -33,6 +33,8 @@ class Findings:
         Each value of a run, and how it differs from that of ONNX Runtime's run without optimization.
     most_in_one_part : int
         The most convolutions that follow each other on the device without a node of the host between them.
+    parts : int
+        The stretches of nodes on one side of the last run.
     """
 
     places: list[tuple[str, str]]
@@ -42,6 +44,7 @@ class Findings:
     nodes: list[tuple[str, str]]
     values: list[tuple[str, str]]
     most_in_one_part: int
+    parts: int
 
     @property
     def on_device(self) -> list[str]:
@@ -124,6 +127,7 @@ def examine(device: str, path: Path, runs: Sequence[Feeds]) -> Findings:
         session.run(None, feeds)
     found = [session.run(None, feeds)[0] for feeds in runs]  # as prepared by the first runs
     places = [(row.op_type, row.where) for row in session.placement]
+    parts = session.traffic.parts
     nodes = [_pair(finding) for feeds in runs for finding in check(session, feeds)]
     values = [_pair(finding) for feeds in runs for finding in check_values(session, feeds)]
     steps = [] if session._last is None or session._last.last is None else session._last.last.steps
@@ -131,7 +135,7 @@ def examine(device: str, path: Path, runs: Sequence[Feeds]) -> Findings:
     most = max((sum(node.op_type == "QLinearConv" for node in nodes) for nodes in on_device), default=0)
     session.device.close()
     plain, optimized = (_run(str(path), runs, optimize) for optimize in (False, True))
-    return Findings(places, found, plain, optimized, nodes, values, most)
+    return Findings(places, found, plain, optimized, nodes, values, most, parts)
 
 
 def _pair(finding: Any) -> tuple[str, str]:
