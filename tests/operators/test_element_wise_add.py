@@ -1,4 +1,4 @@
-"""The rules of ELEMENT_WISE_ADD and ACTIVATION_RELU."""
+"""The rules of ELEMENT_WISE_ADD."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from dmlvk import DescriptorError, TensorDesc
-from dmlvk.operators import ActivationReluDesc, ElementWiseAddDesc
+from dmlvk.operators import ElementWiseAddDesc
 
 FLOATS = TensorDesc("float32", (2, 3, 4, 5))
 
 
 def test_the_output_has_the_sizes_of_the_input() -> None:
     assert ElementWiseAddDesc(a_tensor=FLOATS, b_tensor=FLOATS).output_tensor == FLOATS
-    assert ActivationReluDesc(input_tensor=FLOATS).output_tensor == FLOATS
 
 
 @pytest.mark.parametrize(
@@ -36,4 +35,3 @@ def test_what_breaks_a_rule_is_refused(fields: dict[str, Any], field: str) -> No
 def test_feature_levels(rank: int, level: int) -> None:
     tensor = TensorDesc("float32", (2,) * rank)
     assert ElementWiseAddDesc(a_tensor=tensor, b_tensor=tensor).minimum_feature_level == level
-    assert ActivationReluDesc(input_tensor=tensor).minimum_feature_level == level

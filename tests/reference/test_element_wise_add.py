@@ -1,4 +1,4 @@
-"""The references of ELEMENT_WISE_ADD and ACTIVATION_RELU have the bits of ONNX Runtime."""
+"""ELEMENT_WISE_ADD's reference has the bits of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import dmlvk
 from dmlvk import TensorDesc
 from dmlvk.conformance.cases.element_wise_add import EXPONENTS, floats
-from dmlvk.operators import ActivationReluDesc, ElementWiseAddDesc
+from dmlvk.operators import ElementWiseAddDesc
 from tests.onnx.models import model_of, onnx_runtime
 
 Array = np.ndarray[Any, Any]
@@ -29,18 +29,11 @@ def added(a: Array, b: Array) -> Array:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sums_and_activations_have_the_bits_of_onnx_runtime(kind: str) -> None:
+def test_sums_have_the_bits_of_onnx_runtime(kind: str) -> None:
     a, b = pairs(kind)
-    model = model_of(
-        [("Add", ["a", "b"], ["s"], {}), ("Relu", ["a"], ["r"], {})],
-        {"a": a, "b": b},
-        {"s": np.float32, "r": np.float32},
-        {},
-    )
-    expected = onnx_runtime(model, {"a": a, "b": b})
-    relu = ActivationReluDesc(input_tensor=TensorDesc.of(a))
-    for found, right in zip((added(a, b), dmlvk.reference.run(relu, input_tensor=a)), expected, strict=True):
-        assert np.array_equal(found.view(np.uint32), right.view(np.uint32))
+    model = model_of([("Add", ["a", "b"], ["s"], {})], {"a": a, "b": b}, {"s": np.float32})
+    (expected,) = onnx_runtime(model, {"a": a, "b": b})
+    assert np.array_equal(added(a, b).view(np.uint32), expected.view(np.uint32))
 
 
 def test_a_sum_is_rounded_once_and_keeps_denormals() -> None:
