@@ -240,6 +240,34 @@ def test_joined_channels_are_written_where_they_are_joined(device: dmlvk.Device)
     network.check(device, [last])
 
 
+def test_joined_channels_are_joined_again(device: dmlvk.Device) -> None:
+    """As in DenseNet: a convolution reads all parts so far, and writes one more beside them."""
+    network = Network(15, (2, 5, 8, 8))
+    joined = network.concat([network.convolve("x", 16, 3), network.convolve("x", 32)], 1)
+    again = network.concat([joined, network.convolve(joined, 16, 3)], 1)
+    last = network.convolve(again, 4)
+    program = network.program([last])
+    kept = {program.inputs["x"].storage, program.outputs[last].storage}
+    operations = written_in_place(program.operations, kept)
+    assert [type(operation.desc) for operation in operations] == [CONVOLUTION] * 4
+    places = [operation.places["output_tensor"] for operation in operations[:3]]
+    assert sorted(offset for _, offset in places) == [0, 16, 48] and len({storage for storage, _ in places}) == 1
+    network.check(device, [last])
+
+
+def test_rows_of_pixels_are_joined_by_channels(device: dmlvk.Device) -> None:
+    """A part of the picture begins at another row: its place among longer rows is another one, so that it is copied."""
+    network = Network(16, (2, 5, 4, 8))
+    tall = network.concat([network.convolve("x", 16), network.convolve("x", 16, 3)], 2)
+    wide = network.concat([tall, network.convolve(tall, 32)], 1)
+    last = network.convolve(wide, 4)
+    program = network.program([last])
+    kept = {program.inputs["x"].storage, program.outputs[last].storage}
+    left = [type(operation.desc) for operation in written_in_place(program.operations, kept)]
+    assert left.count(Slice1Desc) == 1
+    network.check(device, [last])
+
+
 def test_what_is_given_or_joined_twice_is_copied_once(device: dmlvk.Device) -> None:
     network = Network(13, (2, 16, 8, 8))
     middle = network.convolve("x", 16, 3)
