@@ -71,7 +71,8 @@ def written_in_place(operations: Sequence[Operation], kept: Collection[int]) -> 
     number = 0
     while number < len(found):
         copy, others = found[number], found[:number] + found[number + 1 :]
-        moved = _moved(others, copy) if _copies_all(copy) and copy.places["input_tensor"][0] not in kept else None
+        can_move = _copies_all(copy) and copy.places["input_tensor"][0] not in kept and _is_alone(others, copy)
+        moved = _moved(others, copy) if can_move else None
         if moved is None:
             number += 1
         else:
@@ -90,6 +91,14 @@ def _copies_all(operation: Operation) -> bool:
     pairs = zip(desc.output_tensor.element_strides, desc.input_tensor.element_strides, strict=True)
     steps = sorted(pair for size, pair in zip(desc.input_tensor.sizes, pairs, strict=True) if size > 1)
     return all(before[1] < after[1] for before, after in pairwise(steps))
+
+
+def _is_alone(others: Sequence[Operation], copy: Operation) -> bool:
+    """Whether no other operation writes where a copy does, once its source is used: a Pad fills its output first."""
+    storage, (target,) = copy.places["input_tensor"][0], [each for each in accesses_of(copy) if each.is_written]
+    users = [number for number, each in enumerate(others) if any(at == storage for at, _ in each.places.values())]
+    later = (access for each in others[min(users, default=0) :] for access in accesses_of(each) if access.is_written)
+    return not any(access.storage == target.storage and access.depends_on(target) for access in later)
 
 
 def _is_whole(desc: TensorDesc) -> bool:

@@ -155,6 +155,16 @@ def test_each_node(device: dmlvk.Device, name: str, dtype: Any) -> None:
         assert row.where == "device", (attributes, row)
 
 
+def test_what_is_padded_is_written_after_the_padding(device: dmlvk.Device) -> None:
+    """A copy into a part of other memory is written there at once, but not where other elements are written first."""
+    x = elements(np.random.default_rng(12), np.float32, (2, 3, 4, 5))
+    nodes, constants = quantized(x)
+    constants["pads"] = np.array([0, 1, 2, 0, 0, 0, 1, 3])
+    nodes += [("Pad", ["v", "pads", "z"], ["p"], {}), ("DequantizeLinear", ["p", "s", "z"], ["y"], {})]
+    rows = placed(device, model_of(nodes, {"x": x}, {"y": np.float32}, constants), {"x": x})
+    assert {row.where for row in rows} == {"device"}
+
+
 @pytest.mark.parametrize("operator", ["Elu", "Softplus"])
 def test_a_function_that_depends_on_the_place_stays_on_the_host(device: dmlvk.Device, operator: str) -> None:
     x = elements(np.random.default_rng(1), np.float32, (3, 50))
