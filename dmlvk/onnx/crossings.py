@@ -9,7 +9,6 @@ nodes has the time of the crossing.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ import onnx
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.onnx.graph import MICROSOFT, Graph, Node, ShapeAndType
+from dmlvk.onnx.host import processors
 from dmlvk.onnx.registry import entry_of
 from dmlvk.planning.device_rates import rates_of
 
@@ -72,7 +72,7 @@ def costs_of(profile: DeviceProfile) -> Costs:
     return Costs(
         host_call=4e-6,
         host_bytes=HOST_BYTES,
-        host_operations=HOST_OPERATIONS * (os.cpu_count() or 1),
+        host_operations=HOST_OPERATIONS * processors(),
         device_dispatch=rates.dispatch,
         device_bytes=min(rates.copy, 1e11) if is_cpu else rates.copy,
         device_operations=max(units),

@@ -26,6 +26,11 @@ from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
 from dmlvk.runtime.device import Device
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
+# ONNX Runtime has work for a second thread in a node of more seconds than these: 100,000 clocks. Without optimization
+# it shares smaller ones all the same, which takes longer.
+SECONDS_OF_A_THREAD = 33e-6
+# Operators each step of which waits for the one before.
+RECURRENT = {"GRU", "LSTM", "RNN"}
 # Steps are kept for this many combinations of input sizes.
 SCHEDULES_KEPT = 16
 
@@ -287,6 +292,11 @@ class Schedule:
         )
         return (before / whole, min(1.0, after / whole)) if whole else (0.0, 0.0)
 
+    def longest(self, nodes: Sequence[Node]) -> float:
+        """The most seconds of work that threads can share in one of the nodes."""
+        work = (self._work.get(node.index, 0.0) for node in nodes if node.op_type not in RECURRENT)
+        return max(work, default=0.0)
+
     def again(self, own: Callable[[DeviceStep, bool], DeviceStep]) -> Schedule:
         """The same schedule with steps of its own on the device, which a function makes of these."""
         made = Schedule(self.graph, dict(self.on_host), self.folded, self.keeps_all, self.sizes, self._work)
@@ -347,5 +357,7 @@ class HostSteps:
         wanted = graph.host_options.intra_op_num_threads
         given = sum((step.threads or processors()) - 1 for step in schedule.steps if isinstance(step, HostStep))
         threads = threads_of_a_part(wanted, kinds, given, *schedule.shares(nodes))
+        if not graph.host_optimizes and schedule.longest(nodes) <= SECONDS_OF_A_THREAD:
+            threads = 1
         spins = kinds == 1 and len(nodes) == len(graph.nodes)
         return HostStep(graph, nodes, schedule.keeps_all, private, threads, spins)

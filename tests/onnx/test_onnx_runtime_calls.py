@@ -442,6 +442,25 @@ def test_sessions_of_small_models_start_no_threads(device: dmlvk.Device) -> None
     assert started == [0, 4 * 3, 4 * 3]  # four sessions, each with its caller's thread
 
 
+def _threads_of_a_whole(device: str, model: bytes, feeds: dict[str, Array]) -> list[int]:
+    with dmlvk.Device(device) as opened:
+        session = InferenceSession(model, device=opened, placement="fastest")
+        session.run(None, feeds)
+        schedule = session._parts[0].last
+        assert schedule is not None
+        return [step.threads for step in schedule.steps if isinstance(step, HostStep)]
+
+
+@pytest.mark.parametrize(("size", "threads"), [(12, 1), (96, 0)])
+def test_small_nodes_without_optimization_have_one_thread(device: dmlvk.Device, size: int, threads: int) -> None:
+    """ONNX Runtime would share each of them. 0 is its own default."""
+    generator = np.random.default_rng(9)
+    x = elements(generator, np.uint8, (1, 16, size, size))
+    parameters = convolution_parameters(generator, (16, 16, 3, 3))
+    model = model_of([convolution(parameters)], {"x": x}, {"y": np.uint8}, parameters).SerializeToString()
+    assert ONNX_RUNTIME.call("whole", _threads_of_a_whole, device.name, model, {"x": x}) == [threads]
+
+
 @pytest.mark.parametrize("kinds_of_devices", [1, 2])
 def test_threads_are_dealt_out_as_the_work(kinds_of_devices: int) -> None:
     generator = np.random.default_rng(7)
