@@ -27,7 +27,7 @@ def depths(operations: Sequence[Operation]) -> list[int]:
     one depth there is no barrier.
     """
     found: list[int] = []
-    earlier: defaultdict[int, list[tuple[Access, int]]] = defaultdict(list)
+    earlier: defaultdict[int, list[tuple[StorageAccess, int]]] = defaultdict(list)
     for operation in operations:
         accesses = list(accesses_of(operation))
         waits = (
@@ -39,7 +39,7 @@ def depths(operations: Sequence[Operation]) -> list[int]:
     return found
 
 
-class Access(NamedTuple):
+class StorageAccess(NamedTuple):
     """A tensor that a dispatch reads or writes: bytes of a storage from a first one to a last one, excluded."""
 
     storage: int
@@ -48,16 +48,16 @@ class Access(NamedTuple):
     rows: Rows | None
     is_written: bool
 
-    def depends_on(self, other: Access) -> bool:
+    def depends_on(self, other: StorageAccess) -> bool:
         """Whether the two, of one storage, may share a byte that one of them writes."""
         if not (self.is_written or other.is_written) or self.start >= other.end or other.start >= self.end:
             return False
         return not are_apart(self.start, self.rows, other.start, other.rows)
 
 
-def accesses_of(operation: Operation) -> Iterator[Access]:
+def accesses_of(operation: Operation) -> Iterator[StorageAccess]:
     """The tensors of a dispatch."""
     tensors, written = operation.desc.tensors, operation.desc.output_fields
     for field, (storage, offset) in operation.places.items():
         desc = tensors[field]
-        yield Access(storage, offset, offset + desc.total_size_in_bytes, rows_of(desc), field in written)
+        yield StorageAccess(storage, offset, offset + desc.total_size_in_bytes, rows_of(desc), field in written)
