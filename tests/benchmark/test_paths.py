@@ -20,12 +20,13 @@ from dmlvk.benchmark.networks.work import desc_of, work_of
 FOLDER = Path(paths.__file__).parent / "results"
 RESULTS = FOLDER / "nvidia-h200-paths.jsonl"
 RANDOM = FOLDER / "nvidia-h200-random-paths.jsonl"
+TUNED = FOLDER / "nvidia-h100-paths.jsonl"
 
 
 @pytest.mark.parametrize(
     ("file", "count", "worst_mean"),
-    [(RESULTS, 816 + 92, 1.06), (RANDOM, 500 + 300, 1.08)],
-    ids=["networks", "random"],
+    [(RESULTS, 816 + 92, 1.06), (RANDOM, 500 + 300, 1.08), (TUNED, 731, 1.06)],
+    ids=["networks", "random", "tuned"],
 )
 def test_choices_are_close_to_the_fastest_path(file: Path, count: int, worst_mean: float) -> None:
     """By recorded times; of a few choices there is none, because they were estimated to take far longer."""
@@ -34,6 +35,13 @@ def test_choices_are_close_to_the_fastest_path(file: Path, count: int, worst_mea
     assert len(found) == count and len(measured) > 0.97 * count
     assert math.exp(sum(map(math.log, measured)) / len(measured)) <= worst_mean
     assert max(measured) <= 2
+
+
+def test_a_tuned_device_takes_the_fastest_path() -> None:
+    """What an H100 chose for itself, by later times; of one layer it took another path, while its clock was low."""
+    found = [choice for _, choice in paths.choices(TUNED, "nvidia-h200", is_tuned=True)]
+    late = [choice for choice in found if choice.ratio > paths.TUNED_TOLERANCE]
+    assert len(found) == 731 and len(late) <= 1 and max(choice.ratio for choice in found) < 1.1
 
 
 def test_a_late_choice_is_shown(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from dmlvk.planning.quantized_linear_convolution.depthwise import DepthwisePath
 from dmlvk.planning.quantized_linear_convolution.direct import DirectPath, GeneralPath
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
-from dmlvk.planning.quantized_linear_convolution.packed_product import FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.path import (
     OPERATOR,
     ConvolutionPath,
@@ -28,6 +27,7 @@ from dmlvk.planning.quantized_linear_convolution.path import (
     Offer,
     Problem,
 )
+from dmlvk.planning.quantized_linear_convolution.product import FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
 from dmlvk.planning.quantized_linear_convolution.tiled_product import TiledPath
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath

@@ -25,8 +25,8 @@ from dmlvk.planning.plan import GENERAL_PATH, SCRATCH, Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import SECTOR_SIZE
 from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands, table_bounds
 from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, Problem
+from dmlvk.planning.quantized_linear_convolution.product_geometry import packs_channels
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
-from dmlvk.planning.quantized_linear_convolution.tiles import packs_channels
 
 # The taps in whose time an output is scaled, rounded and stored.
 LAST_STEP_TAPS = 10

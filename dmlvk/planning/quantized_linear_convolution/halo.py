@@ -10,7 +10,7 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixRules, MatrixUnitsPath, block_of
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, packs_channels
 from dmlvk.planning.quantized_linear_convolution.questions import HALO_QUESTIONS
 from dmlvk.planning.quantized_linear_convolution.tiles import (
     PACKED_MATRICES,
@@ -19,7 +19,6 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
     Tile,
     TiledShape,
     TileRules,
-    packs_channels,
 )
 
 KERNEL = "quantized_linear_convolution/halo"

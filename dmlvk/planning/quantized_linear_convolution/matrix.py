@@ -11,7 +11,11 @@ from dmlvk.planning import device_traits
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.operands import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.product_geometry import (
+    ProductGeometry,
+    has_whole_planes,
+    packs_channels,
+)
 from dmlvk.planning.quantized_linear_convolution.questions import MATRIX_QUESTIONS
 from dmlvk.planning.quantized_linear_convolution.tiled_product import PUSH_CONSTANTS_SIZE, TiledPath
 from dmlvk.planning.quantized_linear_convolution.tiles import (
@@ -26,9 +30,7 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
     Tile,
     TiledShape,
     TileRules,
-    has_whole_planes,
     matrix_outputs,
-    packs_channels,
 )
 
 FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))

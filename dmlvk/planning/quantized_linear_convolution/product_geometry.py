@@ -87,3 +87,18 @@ def joined_groups(geometry: ConvolutionGeometry) -> int:
 def has_groups(geometry: ConvolutionGeometry) -> bool:
     """Whether the descriptor has several groups, joined or not."""
     return geometry.group_count > 1 or joined_groups(geometry) > 1
+
+
+def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
+    """Whether an output pixel reads only the input pixel at its own place."""
+    return (
+        geometry.filter_size == (1, 1)
+        and geometry.strides == (1, 1)
+        and not any(geometry.start_padding)
+        and geometry.input_size == geometry.output_size
+    )
+
+
+def packs_channels(geometry: ConvolutionGeometry) -> bool:
+    """Whether a word of the output holds four channels (contiguous in NHWC) rather than four pixels."""
+    return geometry.output_strides[1] == 1 and geometry.output_channels > 1

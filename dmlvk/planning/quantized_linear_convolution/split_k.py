@@ -9,17 +9,9 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath, block_of
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups, packs_channels
 from dmlvk.planning.quantized_linear_convolution.questions import SPLIT_K_QUESTIONS
-from dmlvk.planning.quantized_linear_convolution.tiles import (
-    BYTES,
-    VECTOR_SIZE,
-    Runs,
-    Tile,
-    TiledShape,
-    TileRules,
-    packs_channels,
-)
+from dmlvk.planning.quantized_linear_convolution.tiles import BYTES, VECTOR_SIZE, Runs, Tile, TiledShape, TileRules
 
 KERNEL = "quantized_linear_convolution/split_k"
 # With fewer, an invocation would fetch too many vectors of a step.

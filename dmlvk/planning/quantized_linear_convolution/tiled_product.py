@@ -38,7 +38,11 @@ from dmlvk.planning.quantized_linear_convolution.product import (
     ProductPath,
     product_dispatches,
 )
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.product_geometry import (
+    ProductGeometry,
+    has_whole_planes,
+    packs_channels,
+)
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, part_limit
 from dmlvk.planning.quantized_linear_convolution.tiles import (
     BYTES,
@@ -55,9 +59,7 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
     Tile,
     TiledShape,
     TileRules,
-    has_whole_planes,
     matrix_outputs,
-    packs_channels,
 )
 
 # With so few steps of K the kernel has no loop over them.

@@ -24,7 +24,7 @@ from dmlvk.planning.quantized_linear_convolution.estimate import (
 from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle
 from dmlvk.planning.quantized_linear_convolution.product import ProductShape
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, has_groups, packs_channels
 
 KERNEL = "quantized_linear_convolution/matrix"
 KERNEL_OF_FEW_REGISTERS = "quantized_linear_convolution/matrix_few_registers"
@@ -420,24 +420,9 @@ def is_ragged(geometry: ConvolutionGeometry) -> bool:
     return math.prod(geometry.output_size) % PLANE_PIXELS != 0
 
 
-def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
-    """Whether an output pixel reads only the input pixel at its own place."""
-    return (
-        geometry.filter_size == (1, 1)
-        and geometry.strides == (1, 1)
-        and not any(geometry.start_padding)
-        and geometry.input_size == geometry.output_size
-    )
-
-
 def matrix_outputs(kernel: str, block: Block, in_words: bool) -> tuple[int, int]:
     """The pixels and the channels of a block of sums.
 
     For words of four pixels, the kernel of few registers has channels in the rows of its sums.
     """
     return (block.n, block.m) if kernel == KERNEL_OF_FEW_REGISTERS and not in_words else (block.m, block.n)
-
-
-def packs_channels(geometry: ConvolutionGeometry) -> bool:
-    """Whether a word of the output holds four channels (contiguous in NHWC) rather than four pixels."""
-    return geometry.output_strides[1] == 1 and geometry.output_channels > 1

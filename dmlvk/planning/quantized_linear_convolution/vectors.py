@@ -13,7 +13,7 @@ from dmlvk.planning.builder import DISPATCH_SECONDS
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.operands import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, packs_channels
 from dmlvk.planning.quantized_linear_convolution.tiled_product import TiledPath
 from dmlvk.planning.quantized_linear_convolution.tiles import (
     VECTOR_SIZE,
@@ -22,7 +22,6 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
     Tile,
     TiledShape,
     TileRules,
-    packs_channels,
     workgroups_at_a_time,
 )
 
