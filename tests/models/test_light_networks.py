@@ -29,8 +29,8 @@ PARTS = {
     ("squeezenet", "QOperator"): 3,
     ("squeezenet", "QDQ"): 3,
 }
-# Weights by operator and position: their mean, and the spread around it; a product's is that of its fan-in.
-OF_NORMALIZATION = ((), (1, 0.1), (0, 0.1), (0, 0.1), (1.2, 0.05))
+# Mean and spread of the parameters of a batch normalization, by their position, which is 1 or more.
+OF_NORMALIZATION = ((0.0, 0.0), (1, 0.1), (0, 0.1), (0, 0.1), (1.2, 0.05))
 
 
 def filled(name: str) -> onnx.ModelProto:
