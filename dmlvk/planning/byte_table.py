@@ -1,10 +1,10 @@
 """BYTE_TABLE: a table's bytes in place of an input's, or of a pair of inputs'.
 
 shared
-    A workgroup first loads the table into shared memory, or some of the tables along an axis. For one table of 256
-    bytes; and for a table for each index along an axis, where input and output are packed in the same order.
+    A workgroup first loads the table into shared memory, some of the tables along an axis, or most of a table of pairs.
+    For one table of 256 bytes; and for the others, where inputs and output are packed in the same order.
 buffer
-    Tables are read where they lie. For tables of pairs, and for an axis in any layout.
+    Tables are read where they lie. For any layout.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ MOST_TABLES = 64
 # processors have several workgroups, since those wait for each other's loads.
 LEAST_SHARE, ENOUGH_SHARE = 1, 8
 WORKGROUPS_OF_PROCESSOR = 8
+# Of kernels/byte_table/pairs.comp: bytes of a table; invocations of a workgroup, if the device takes so many;
+# workgroups of a processor, of which one loads its table while the other looks up; and the bytes that each moves, at
+# least, for each byte of the table that it loads.
+PAIRS_SIZE = 65536
+LARGEST_WORKGROUP = 1024
+PAIRS_WORKGROUPS = 2
+SHARE_OF_PAIRS = 4
 
 
 def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
@@ -54,16 +61,19 @@ def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None
     is_single = desc.second_input_tensor is None and desc.axis is None
     builder = PlanBuilder(profile, offsets)
     table, copying = packed_table(desc.table_tensor, builder)
-    along_axis = () if path == BUFFER or is_single else _along_axis(desc, builder, table)
-    if path == SHARED and not (is_single or along_axis):
+    packed: tuple[Dispatch, ...] = ()
+    if path != BUFFER and not is_single:
+        packed = _pairs(desc, builder, table) if desc.axis is None else _along_axis(desc, builder, table)
+    if path == SHARED and not (is_single or packed):
         raise PathError(
-            f"{desc.operator_name} has the path {SHARED!r} for one table of 256 bytes, and along an axis where input "
-            "and output are packed in the same order, and whole vectors of 16 bytes belong to at most 64 tables; not "
-            "for pairs"
+            f"{desc.operator_name} has the path {SHARED!r} for one table of 256 bytes; and where inputs and output are "
+            "packed in the same order, and whole vectors of 16 bytes belong to at most 64 tables: for tables along an "
+            "axis, and for one table of pairs"
         )
     # CPU drivers have no shared memory that is nearer than a cache, and a barrier costs them much.
     is_gpu = profile.device_type is not DeviceType.CPU
-    chosen = path or (SHARED if is_gpu and (is_single or (along_axis and _needs_many_tables(desc))) else BUFFER)
+    pays = is_single or (packed and (_is_large(desc, profile) if desc.axis is None else _needs_many_tables(desc)))
+    chosen = path or (SHARED if is_gpu and pays else BUFFER)
     output = desc.output_tensor
     along = tuple(int(k == desc.axis) for k in range(output.rank))
     tensors = [Stepping.of(FIRST, "input_tensor", desc.input_tensor, output.rank)]
@@ -71,8 +81,8 @@ def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None
         tensors.append(Stepping.of(SECOND, "second_input_tensor", desc.second_input_tensor, output.rank))
     tensors.append(Stepping(THIRD, LoopOperand(table, desc.table_length), along))
     dispatches = (
-        along_axis
-        if chosen == SHARED and along_axis
+        packed
+        if chosen == SHARED and packed
         else element_wise_dispatches(
             f"byte_table/{chosen}",
             UNIT,
@@ -106,26 +116,30 @@ class _Order:
     def of(cls, desc: ByteTableDesc) -> _Order | None:
         """None if the tensors have gaps or broadcast, or another order than each other."""
         output, axis = desc.output_tensor, desc.axis
-        if axis is None or desc.second_input_tensor is not None:
-            return None
-        strides = output.element_strides
-        by_stride = sorted((k for k in range(output.rank) if output.sizes[k] > 1), key=lambda k: -strides[k])
-        step = 1
-        for k in reversed(by_stride):
-            if strides[k] != step or desc.input_tensor.element_strides[k] != step:
-                return None
-            step *= output.sizes[k]
-        if output.sizes[axis] == 1:
+        by_stride = _packed_order(output, desc.input_tensor)
+        if axis is None or desc.second_input_tensor is not None or by_stride is None or output.sizes[axis] == 1:
             return None
         place = by_stride.index(axis)
         inner = math.prod(output.sizes[k] for k in by_stride[place + 1 :])
-        return cls(step // (output.sizes[axis] * inner), output.sizes[axis], inner)
+        return cls(output.element_count // (output.sizes[axis] * inner), output.sizes[axis], inner)
 
     def tables_of_workgroup(self, shared_memory: int) -> int | None:
         """Tables that a workgroup takes: as few as fill a run; None if whole vectors belong to no such number."""
         most = min(MOST_TABLES, shared_memory // SHARED_TABLE_SIZE)
         possible = [k for k in range(1, most + 1) if self.axis % k == 0 and k * self.inner % UNIT == 0]
         return next((k for k in possible if k * self.inner >= LEAST_RUN), possible[-1] if possible else None)
+
+
+def _packed_order(output: TensorDesc, *inputs: TensorDesc) -> list[int] | None:
+    """The dimensions by their strides, outermost first; None if tensors have gaps, broadcast, or differ in order."""
+    strides = output.element_strides
+    by_stride = sorted((k for k in range(output.rank) if output.sizes[k] > 1), key=lambda k: -strides[k])
+    step = 1
+    for k in reversed(by_stride):
+        if any(tensor.element_strides[k] != step for tensor in (output, *inputs)):
+            return None
+        step *= output.sizes[k]
+    return by_stride
 
 
 def _needs_many_tables(desc: ByteTableDesc) -> bool:
@@ -168,6 +182,54 @@ def _along_axis(desc: ByteTableDesc, builder: PlanBuilder, table: str) -> tuple[
                 builder.grid(-(-(end - first) // of_workgroup) * groups, 1),
                 seconds=builder.element_seconds(count),
                 bytes_moved=2 * count + order.axis * TABLE_SIZE,
+            )
+        )
+    return tuple(dispatches)
+
+
+def _room_for_pairs(profile: DeviceProfile) -> int:
+    """The bytes of a table of pairs that a workgroup has in shared memory."""
+    return min(PAIRS_SIZE, profile.limits.max_compute_shared_memory_size // UNIT * UNIT)
+
+
+def _is_large(desc: ByteTableDesc, profile: DeviceProfile) -> bool:
+    """Whether a workgroup of each processor moves much more than the table of pairs that it loads."""
+    share = 3 * desc.output_tensor.element_count / rates_of(profile).processors
+    return share >= SHARE_OF_PAIRS * _room_for_pairs(profile)
+
+
+def _pairs(desc: ByteTableDesc, builder: PlanBuilder, table: str) -> tuple[Dispatch, ...]:
+    """The dispatches of kernels/byte_table/pairs.comp; none if it does not suit the layout."""
+    second, count, profile = desc.second_input_tensor, desc.output_tensor.element_count, builder.profile
+    if second is None or count % UNIT or _packed_order(desc.output_tensor, desc.input_tensor, second) is None:
+        return ()
+    room, limits = _room_for_pairs(profile), profile.limits
+    # As many invocations as possible share a table.
+    size = min(LARGEST_WORKGROUP, limits.max_compute_work_group_invocations, limits.max_compute_work_group_size[0])
+    most = min(builder.window_limit - BLOCK_SIZE, builder.elements_per_dispatch) // UNIT * UNIT
+    fields = ("output_tensor", "input_tensor", "second_input_tensor")
+    dispatches = []
+    for first in range(0, count, max(most, 1)):
+        bounds = first, min(first + most, count)
+        if most == 0 or not builder.fits(table, (0, PAIRS_SIZE)) or not all(builder.fits(f, bounds) for f in fields):
+            return ()
+        bytes_moved = 3 * (bounds[1] - first)
+        processors = rates_of(profile).processors
+        of_processor = min(PAIRS_WORKGROUPS, max(1, int(bytes_moved / (SHARE_OF_PAIRS * room * processors))))
+        workgroups = max(1, round(of_processor * processors))
+        dispatch = DispatchBuilder("byte_table/pairs")
+        for field, start in zip(fields, ("output_start", "first_start", "second_start"), strict=True):
+            access = Access.WRITE if field == "output_tensor" else Access.READ
+            dispatch.window(field, bounds, first, UNIT, start, access)
+        dispatch.window(table, (0, PAIRS_SIZE), 0, UNIT, "table_start", Access.READ)
+        vectors = (bounds[1] - first) // UNIT
+        dispatch.push(count=vectors, vectors_of_workgroup=-(-vectors // workgroups))
+        dispatches.append(
+            dispatch.finish(
+                {LOCAL_SIZE_X: size, "SHARED_WORDS": room // 4},
+                builder.grid(workgroups, 1),
+                seconds=builder.element_seconds(bounds[1] - first),
+                bytes_moved=bytes_moved + PAIRS_SIZE,
             )
         )
     return tuple(dispatches)

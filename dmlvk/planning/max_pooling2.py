@@ -24,6 +24,7 @@ from dmlvk.planning.families.windows import (
     ROWS,
     VECTORS,
     WORD_SIZE,
+    Strips,
     Windows,
     WindowsPart,
     stages_of,
@@ -31,8 +32,8 @@ from dmlvk.planning.families.windows import (
 from dmlvk.planning.plan import Access, Dispatch, Plan, require_path
 
 PATHS = (VECTORS, ROWS, ELEMENTS)
-# Rows of the output for which an invocation has registers: of words, and of vectors, which take four times as many.
-MOST_ROWS_OF_WORDS, MOST_ROWS_OF_VECTORS = 4, 2
+# What the kernels have registers for: rows of vectors take four times as many as those of words.
+STRIPS = {ROWS: Strips(rows=4, tap_rows=12), VECTORS: Strips(rows=2, tap_rows=8)}
 
 
 def plan(desc: MaxPooling2Desc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
@@ -53,14 +54,11 @@ def plan(desc: MaxPooling2Desc, profile: DeviceProfile, *, path: str | None = No
     def dispatch(part: WindowsPart, number: int | None) -> Dispatch:
         is_plain = number is None and takes_words
         if chosen == VECTORS and is_plain and (words := windows.vector_words(part)):
-            kernel = "max_pooling2/vectors"
-            return windows.vectors(
-                kernel, part, words, is_only=is_only, specialization=types, most_rows=MOST_ROWS_OF_VECTORS
-            )
+            kernel, strips = "max_pooling2/vectors", STRIPS[VECTORS]
+            return windows.vectors(kernel, part, words, is_only=is_only, specialization=types, strips=strips)
         if chosen == ROWS and is_plain and windows.has_rows_of_words(part):
-            return windows.rows(
-                "max_pooling2/rows", part, is_only=is_only, specialization=types, most_rows=MOST_ROWS_OF_WORDS
-            )
+            kernel, strips = "max_pooling2/rows", STRIPS[ROWS]
+            return windows.rows(kernel, part, is_only=is_only, specialization=types, strips=strips)
         return _elements(desc, windows, part, number or 0, is_only, types)
 
     return Plan(chosen, stages_of(whole, pieces, dispatch))

@@ -33,6 +33,7 @@ from dmlvk.planning.families.windows import (
     ROWS,
     VECTORS,
     WORD_SIZE,
+    WORKGROUPS_OF_PROCESSOR,
     Windows,
     WindowsPart,
     stages_of,
@@ -50,15 +51,14 @@ BUFFER_COUNT = 7
 # What outputs whose taps are cut have in memory, in bytes, and the most of them at a time.
 STATE_SIZE = 8
 MOST_STATES = 1 << 20
-# Bytes whose sum fits 16 bits: the most taps of kernels/quantized_linear_average_pooling/vectors.glsl.
-MOST_TAPS_OF_VECTORS = 65_535 // 255
+# Bytes whose sum fits 16 bits: the most taps of vectors and rows.
+MOST_TAPS = 65_535 // 255
 # Bytes whose sum fits 31 bits.
 MOST_TAPS_OF_PLANES = 1 << 23
 # Of kernels/quantized_linear_average_pooling/planes_of_vectors.comp: invocations of a workgroup, for which it has
 # shared memory, and vectors that they take side by side, which are whole lines of caches.
 PLANE_WORKGROUP = 128
 LANES = 8
-WORKGROUPS_OF_PROCESSOR = 8
 # Bytes of a plane for each invocation of planes.comp, at most twice as many.
 BYTES_OF_PART = 16
 
@@ -91,17 +91,16 @@ class _PoolingPlanner:
             states |= {id(part): start for part in parts}
         last = {id(parts[-1]) for parts in pieces}
 
-        takes_few_taps = self.desc.geometry.tap_count <= MOST_TAPS_OF_VECTORS
-        chosen = path or self._path(takes_few_taps)
+        chosen = path or self._path()
 
         def dispatch(part: WindowsPart, number: int | None) -> Dispatch:
             if number is None and not self.has_few_buffers:
                 if chosen == PLANES and (found := self._planes(part)) is not None:
                     return found
-                words = self.windows.vector_words(part) if chosen == VECTORS and takes_few_taps else 0
+                words = self.windows.vector_words(part) if chosen == VECTORS and self.has_few_taps else 0
                 if words:
                     return self._vectors(part, words, is_only)
-                if chosen == ROWS and self.windows.has_rows_of_words(part):
+                if chosen == ROWS and self.has_few_taps and self.windows.has_rows_of_words(part):
                     return self._rows(part, is_only)
             has_more = number is not None and id(part) not in last
             return self._elements(part, number, has_more, states.get(id(part)), is_only)
@@ -111,13 +110,17 @@ class _PoolingPlanner:
             stages = (tuple(copies), *stages)
         return Plan(chosen, stages, scratch_size=self.builder.scratch.size)
 
-    def _path(self, takes_few_taps: bool) -> str:
+    def _path(self) -> str:
         """The path that suits the layout."""
         if self.has_few_buffers:
             return ELEMENTS
         if self.desc.geometry.tap_count > 1 and self._planes(self.windows.everything) is not None:
             return PLANES
-        return self.windows.path(has_vectors=takes_few_taps)
+        return self.windows.path() if self.has_few_taps else ELEMENTS
+
+    @property
+    def has_few_taps(self) -> bool:
+        return self.desc.geometry.tap_count <= MOST_TAPS
 
     @property
     def has_few_buffers(self) -> bool:

@@ -3,12 +3,14 @@
 // ELEMENT_WISE_QUANTIZE_LINEAR: y = nearest_even(clamp(f32(x / s), low - z, high - z)) + z, and low if x / s is no number
 //
 // Maths. f32() is one rounding to binary32, nearest even. Vulkan's division may be 2.5 units in the last place off, its
-// products and sums are rounded in any direction, and denormals may be flushed. So x * (1 / s) is an estimate: it is off
-// by at most 4 * 2^-23 of its size, 2.5 units for the reciprocal, one for the product and a half for v = f32(x / s)
-// itself. An estimate that is nearer than 1/2 - 2^-21 |v| to an integer gives y for certain, on every device (2^-23 is left
-// for the rounding of this comparison); less than one in 4,000 is not, and is divided again in integers. So are all values
-// if a scale is below 2^-100 or above 2^100: the reciprocal is then not an ordinary number. This needs no table of
-// thresholds and no preparation, and takes scales of any layout.
+// products and sums are rounded in any direction, and denormals may be flushed. So y - low is estimated in fixed point, by
+//     f = x * (1 / s) + 256.5 - low, whose lowest 15 bits are the fraction, and the 8 above them y's distance from its least.
+// x is bounded before, by comparing bits as integers, so that 256 < f < 512: what lies a quarter beyond the range saturates.
+// f is off by less than 5 * 2^-15: |x / s| < 255.3 by at most 2.5 units for the reciprocal, one for the product and a half
+// for f32(x / s) itself, which is 3.99 * 2^-15, and by one of f's own units for the sum. If the fraction is at least as far
+// from 0, y is certain, on every device. One in 3,000 is not, and is divided again in integers. So are all values if a
+// scale is not between 2^-100 and 2^100: the reciprocal is then not an ordinary number. This needs no table of thresholds
+// and no preparation, and takes scales of any layout.
 //
 // Loops: an invocation writes a unit of 4 bytes, from 16 bytes: element_wise/loop_nest.glsl.
 //
@@ -43,11 +45,11 @@ const uint FLIP = (UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80808080u;  // from distance
 const uint INFINITY_BITS = 0x7F800000;
 const uint SMALLEST_SCALE = (127 - 100) << 23;
 const uint LARGEST_SCALE = (127 + 100) << 23;
-// Adding 1.5 * 2^23 leaves an integer in the lowest bits of a float. It is not used to round: see
-// element_wise_quantized_linear_add/sum.comp.
-const float TO_INTEGER = 12582912.0;
-const float ERROR = 1.0 / 2097152.0;  // of an estimate, for its size
-const float CERTAIN = 0.5 - 1.0 / 8388608.0;
+const uint FRACTION_BITS = 15;
+const uint ABOVE_DISTANCE = 0x43800000 >> FRACTION_BITS;  // of the bits of 256
+const uint TOLERANCE = 5;  // in the last place of an estimate
+// Of near_integer.
+const uint LEAST_CERTAIN = 2 * TOLERANCE << (32 - FRACTION_BITS);
 
 int exact_integer(uint x, uint scale) {
     uint kind_x = kind_of(x), kind_s = kind_of(scale);
@@ -62,6 +64,16 @@ int exact_integer(uint x, uint scale) {
 
 uint of_slot(uvec4 vector, uint slot) {
     return slot < 2 ? (slot == 0 ? vector.x : vector.y) : (slot == 2 ? vector.z : vector.w);
+}
+
+// Small if the fraction of an estimate's bits is near 0, from either side.
+uint near_integer(uint bits) {
+    return (bits + TOLERANCE) << (32 - FRACTION_BITS);
+}
+
+// How far a scale is from what has an ordinary reciprocal; negative ones are very far.
+uint beyond_smallest(uint scale) {
+    return scale - SMALLEST_SCALE;
 }
 
 // A word with those elements divided in integers that are not certain, by slot. The code is long: it stays a loop.
@@ -79,30 +91,40 @@ uint corrected(uint value, uint uncertain, uvec4 x, uvec4 scale, uint zero_point
 
 // Four elements in a word. Those that share a scale or a zero point share what follows from it.
 uint quantized(uvec4 x, uvec4 scale, uint zero_points, bool share_scale, bool share_zero_point) {
-    uvec4 size_x = x & 0x7FFFFFFF;
-    uvec4 size_s = scale & 0x7FFFFFFF;
-    // More than 2^10 steps of the exponent above the scale, a value saturates like one of that size, and is finite.
-    vec4 bounded = uintBitsToFloat(min(size_x, size_s + (10u << 23)) | (x & 0x80000000));
-    vec4 reciprocal = share_scale ? vec4(1.0 / uintBitsToFloat(scale.x)) : 1.0 / uintBitsToFloat(scale);
-    vec4 estimate = bounded * reciprocal;
-    float low = float(LEAST - (HAS_ZERO_POINT ? integer_of(zero_points, 0) : 0));
-    // The sum of the outputs' distances from LEAST, which each has the bits of TO_INTEGER above it.
-    uint value = 0u - floatBitsToUint(TO_INTEGER) * 0x01010101u;
-    uint uncertain = 0;
-    [[unroll]] for (int slot = 0; slot < 4; ++slot) {
-        if (HAS_ZERO_POINT && !share_zero_point)
-            low = float(LEAST - integer_of(zero_points >> (8 * slot), 0));
-        float v = clamp(estimate[slot], low, low + 255.0);
-        float integer = roundEven(v);
-        value += floatBitsToUint(integer + (TO_INTEGER - low)) << (8 * slot);
-        bool is_certain = abs(v - integer) + abs(v) * ERROR < CERTAIN && size_x[slot] <= INFINITY_BITS;
-        if (!share_scale)
-            is_certain = is_certain && size_s[slot] - SMALLEST_SCALE <= LARGEST_SCALE - SMALLEST_SCALE;
-        uncertain |= is_certain ? 0 : 1u << slot;
+    uint origins = HAS_ZERO_POINT ? zero_points ^ FLIP : (LEAST == 0 ? 0 : 0x80808080u);
+    uint value = 0u - ABOVE_DISTANCE * 0x01010101u;
+    uint nearest = 0xFFFFFFFFu, farthest_scale = 0;
+    int largest = 0;
+    uvec4 estimates;
+    float reciprocal, origin, least, most;
+    [[unroll]] for (uint slot = 0; slot < 4; ++slot) {
+        float s = uintBitsToFloat(scale[slot]);
+        bool is_new = slot == 0 || !share_scale || HAS_ZERO_POINT && !share_zero_point;
+        if (slot == 0 || !share_scale) {
+            reciprocal = 1.0 / s;
+            farthest_scale = max(farthest_scale, beyond_smallest(scale[slot]));
+        }
+        if (is_new) {
+            origin = float(origins >> 8 * slot & 0xFF);  // the zero point's distance from LEAST: -low
+            least = (-0.25 - origin) * s;
+            most = (255.25 - origin) * s;
+        }
+        // A float's bits grow with it as a signed integer if it is positive, and fall as an unsigned one if it is not.
+        uint bounded = min(uint(min(int(x[slot]), floatBitsToInt(most))), floatBitsToUint(least));
+        largest = max(largest, int(x[slot]));
+        estimates[slot] = floatBitsToUint(uintBitsToFloat(bounded) * reciprocal + (origin + 256.5));
+        nearest = min(nearest, near_integer(estimates[slot]));
+        value += estimates[slot] >> FRACTION_BITS << 8 * slot;
     }
-    if (share_scale && size_s.x - SMALLEST_SCALE > LARGEST_SCALE - SMALLEST_SCALE)
-        uncertain = 15;
-    return corrected(value ^ FLIP, uncertain, x, scale, zero_points);
+    value ^= FLIP;
+    // A NaN with a sign is bounded to `least`, as it should be.
+    bool has_number = largest <= int(INFINITY_BITS) && farthest_scale <= LARGEST_SCALE - SMALLEST_SCALE;
+    uint uncertain = 0;
+    if (nearest < LEAST_CERTAIN || !has_number) {
+        [[unroll]] for (uint slot = 0; slot < 4; ++slot)
+            uncertain |= !has_number || near_integer(estimates[slot]) < LEAST_CERTAIN ? 1u << slot : 0;
+    }
+    return corrected(value, uncertain, x, scale, zero_points);
 }
 
 void main() {
@@ -117,7 +139,7 @@ void main() {
         return;
     }
     uvec4 x = uvec4(0);
-    uvec4 scale = uvec4(1);
+    uvec4 scale = uvec4(floatBitsToUint(1.0));
     uint zero_points = 0;
     Unit next = unit;
     [[unroll]] for (uint slot = 0; slot < 4; ++slot) {

@@ -4,11 +4,11 @@
 //
 // Maths: the maximum of the taps inside the input; see maximum.glsl.
 //
-// Loops: one invocation makes 16 bytes, or 4 if channels do not fill vectors of 16, of each of ROWS rows of the output, one
-// below the other:
-//     for each row of taps that they need:
+// Loops: one invocation makes 16 bytes, or 4 if channels do not fill vectors of 16, of each row of a strip: push.blocks times
+// ROWS rows of the output, one below the other (windows/strips.glsl):
+//     for each row of taps that the next ROWS rows need, and that the last ones did not:
 //         for each tap of the row: one load, and for each element one shift and one maximum
-//         for each row of the output that has it as a row of taps: one more maximum for each element
+//     for each of the ROWS rows: the maximum of its rows of taps
 // In place of a tap outside the input, the nearest tap inside counts twice: so invocations at the border do what all others
 // do, and no subgroup runs two forms of the code. Windows of many taps are read in a loop, for one row of the output.
 //
@@ -16,13 +16,15 @@
 // are whole vectors. Caches serve the overlap between windows.
 //
 // Preconditions: windows/window.glsl. Elements of 1, 2 or 4 bytes. Channels, strides and starts are multiples of a vector.
-// ROWS divides the rows of the output; if it is not 1, the windows have no depth, no dilation, and few taps.
+// A strip's rows divide those of the output; if they are more than one, the windows have no depth, no dilation along H, and
+// few taps.
 //
 // Driver bugs avoided: none.
 
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
+#define MORE_PUSH_CONSTANTS uint blocks;
 #include "windows/window.glsl"
 
 layout(constant_id = FIRST_OWN_CONSTANT) const uint ELEMENT_SIZE = 1;
@@ -36,9 +38,8 @@ layout(constant_id = FIRST_OWN_CONSTANT + 3) const uint ROWS = 1;
 const uint MOST_ROWS = 4;
 const uint MOST_COLUMNS = 4;
 const uint MOST_TAP_ROWS = 8;
-// Rows of taps of all ROWS outputs.
-const uint TAP_ROWS = (ROWS - 1) * STRIDE_H + WINDOW_H;
-const bool IS_UNROLLED = WINDOW_D == 1 && WINDOW_W <= MOST_COLUMNS && TAP_ROWS <= MOST_TAP_ROWS;
+#include "windows/strips.glsl"
+const bool IS_UNROLLED = HAS_STRIPS && WINDOW_W <= MOST_COLUMNS;
 
 void store_largest(uint at, uvec4 largest[4]) {
     store_vector(at, uvec4(word_of(largest[0]), word_of(largest[1]), word_of(largest[2]), word_of(largest[3])));
@@ -50,40 +51,51 @@ void take_vector(inout uvec4 largest[4], uvec4 vector) {
             take_word(largest[word], vector[word]);
 }
 
+// The largest of the taps of one row, of each element.
+struct Row { uvec4 largest[4]; };
+
 void main() {
     uint index = invocation_index();
     if (index >= push.count)
         return;
     Place place = place_of(index);
-    place.h *= ROWS;
+    place.h *= ROWS * push.blocks;
     Taps taps = taps_of(place);
     uint source = input_offset(place);
     uint at = output_offset(place);
     if (IS_UNROLLED) {
-        uvec2 rows = taps_along(push.first_h + int(place.h * STRIDE_H), push.limit_h, TAP_ROWS, DILATION_H);
+        int top = push.first_h + int(place.h * STRIDE_H);
         uint columns[MOST_COLUMNS];
         [[unroll]] for (uint w = 0; w < MOST_COLUMNS; ++w)
-            columns[w] = source + clamp(w, taps.low.z, taps.high.z - 1) * DILATION_W * push.input_stride_w;
-        uvec4 largest[MOST_ROWS][4];
-        [[unroll]] for (uint row = 0; row < MOST_TAP_ROWS; ++row) {
-            if (row < TAP_ROWS) {
-                uint distance = clamp(row, rows.x, rows.y - 1) * DILATION_H * push.input_stride_h;
-                uvec4 of_row[4];
-                [[unroll]] for (uint word = 0; word < 4; ++word)
-                    of_row[word] = uvec4(0);
-                [[unroll]] for (uint w = 0; w < MOST_COLUMNS; ++w)
-                    if (w < WINDOW_W)
-                        take_vector(of_row, load_vector(columns[w] + distance));
-                [[unroll]] for (uint i = 0; i < MOST_ROWS; ++i) {
-                    uint first = i * STRIDE_H;
-                    if (i < ROWS && row >= first && row - first < WINDOW_H) {
-                        [[unroll]] for (uint word = 0; word < 4; ++word)
-                            largest[i][word] = row == first ? of_row[word] : max(largest[i][word], of_row[word]);
-                        if (row - first == WINDOW_H - 1)
-                            store_largest(at + i * push.output_stride_h, largest[i]);
-                    }
+            columns[w] = clamp(w, taps.low.z, taps.high.z - 1) * DILATION_W * push.input_stride_w;
+        Row rows[MOST_TAP_ROWS];
+        for (uint block = 0; block < push.blocks; ++block) {
+            [[unroll]] for (uint row = 0; row < MOST_TAP_ROWS; ++row) {
+                if (row < TAP_ROWS && (row >= SHARED_ROWS || block == 0)) {
+                    uint of_row = source + row_distance(top, row);
+                    [[unroll]] for (uint word = 0; word < 4; ++word)
+                        rows[row].largest[word] = uvec4(0);
+                    [[unroll]] for (uint w = 0; w < MOST_COLUMNS; ++w)
+                        if (w < WINDOW_W)
+                            take_vector(rows[row].largest, load_vector(of_row + columns[w]));
                 }
             }
+            [[unroll]] for (uint i = 0; i < MOST_ROWS; ++i) {
+                if (i < ROWS) {
+                    Row all = rows[tap_row(i, 0)];
+                    [[unroll]] for (uint k = 1; k < MOST_TAP_ROWS; ++k) [[unroll]]
+                        for (uint word = 0; word < 4; ++word)
+                            if (k < WINDOW_H)
+                                all.largest[word] = max(all.largest[word], rows[tap_row(i, k)].largest[word]);
+                    store_largest(at + i * push.output_stride_h, all.largest);
+                }
+            }
+            [[unroll]] for (uint row = 0; row < MOST_TAP_ROWS; ++row)
+                if (row < SHARED_ROWS)
+                    rows[row] = rows[row + NEW_ROWS];
+            top += int(NEW_ROWS);
+            source += NEW_ROWS * push.input_stride_h;
+            at += ROWS * push.output_stride_h;
         }
         return;
     }

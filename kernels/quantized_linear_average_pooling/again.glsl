@@ -6,15 +6,18 @@
 const uint MOST_TAPS_AT_ONCE = 16;
 const bool ARE_AT_ONCE = WINDOW_TAPS <= MOST_TAPS_AT_ONCE;
 
-// total with the tap at an address. Its bits as those of an integer above 2^23 are a conversion.
-float with_tap_in_floats(float total, uint at, Parameters p) {
-    bool is_unsigned = (UNSIGNED_TYPES & 1) != 0;
-    float origin = (is_unsigned ? 8388608.0 : 8388736.0) + float(p.input_zero_point);
-    uint byte = byte_of(input_words[at >> 2], at) ^ (is_unsigned ? 0 : 0x80);
+// total with a tap, whose byte's top bit is changed if bytes are signed. Its bits as those of an integer above 2^23 are a
+// conversion.
+float with_byte(float total, uint byte, Parameters p) {
+    float origin = ((UNSIGNED_TYPES & 1) != 0 ? 8388608.0 : 8388736.0) + float(p.input_zero_point);
     precise float number = uintBitsToFloat(0x4B000000 | byte) - origin;
     precise float operand = uintBitsToFloat(p.input_scale) * number;
     precise float sum = total + operand;
     return sum;
+}
+
+float with_tap_in_floats(float total, uint at, Parameters p) {
+    return with_byte(total, byte_of(input_words[at >> 2], at) ^ ((UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80), p);
 }
 
 // The sum of a window's taps, for scales of ordinary size. Few taps are on their way together.

@@ -9,20 +9,21 @@
 //   c * d is no binary32 number: without its factors of two, c has 25 bits. So it is cut off or rounded up, never equal;
 // - first with d = sy, then with d = n.
 //
-// A workgroup finds thresholds if many means can lie in the middle. Otherwise they cost more than the few that do.
+// A workgroup finds thresholds if many means can lie in the middle, and then adds up all windows in floats: where the outputs
+// that need it are not neighbours, a subgroup would take a turn for each of them. Otherwise few means need it.
 //
-// Include this file after mean.glsl. The scales and zero points are the same for all channels.
+// Include this file after again.glsl. The scales and zero points are the same for all channels.
 
 shared uint thresholds[256];  // bits of numbers, by the output's distance from LOWEST
 
 const uint ALL_TAPS = TAPS_OF_MEAN != 0 ? TAPS_OF_MEAN : WINDOW_TAPS;
+// Windows with more taps have few such means.
+const bool HAS_THRESHOLDS = !IS_PER_CHANNEL && IS_GLOBAL == 0 && WINDOW_TAPS <= 16;
 const int STEPS = 12;
+// From distances from LOWEST to bytes.
+const uint OUTPUT_FLIP = LOWEST == 0 ? 0 : 0x80808080u;
 // Sums with a mean below 256 then miss the middle by no more than an estimate does.
 const float TOLERANCE = 1.0 / 262144.0;
-
-bool has_thresholds(Parameters p) {
-    return !IS_PER_CHANNEL && IS_GLOBAL == 0 && p.certainty >= 0.0 && int(p.output_scale) >= 0;
-}
 
 // The least q with f32(q / divisor) >= v, as bits. v is not 0; the divisor is positive.
 uint least_dividend(uint v, uint divisor) {
@@ -67,7 +68,8 @@ bool are_many_uncertain(Parameters p) {
 
 // All invocations of a workgroup call it. Returns whether there are thresholds.
 bool find_thresholds(Parameters p) {
-    if (!has_thresholds(p) || !are_many_uncertain(p))
+    // So have those with an odd number.
+    if (WINDOW_TAPS % 2 != 0 || p.certainty < 0.0 || int(p.output_scale) < 0 || !are_many_uncertain(p))
         return false;
     for (uint i = gl_LocalInvocationID.x; i < 256; i += gl_WorkGroupSize.x)
         thresholds[i] = i == 0 ? 0 : threshold(LOWEST + int(i), p);
@@ -75,14 +77,9 @@ bool find_thresholds(Parameters p) {
     return true;
 }
 
-// The byte of a window with all taps, whose estimate is not certain, but nearer than 1/2.
-uint compared_mean(int sum, float t, Parameters p) {
-    float value = float(sum) * (p.ratio / float(ALL_TAPS)) + float(p.output_zero_point);
-    int lower = int(floor(clamp(value, -1024.0, 1024.0)));
-    int place = lower + 1 - LOWEST;
-    if (place <= 0)
-        return uint(LOWEST) & 0xFF;
-    if (place > 255)
-        return uint(HIGHEST) & 0xFF;
-    return uint(t >= uintBitsToFloat(thresholds[place]) ? lower + 1 : lower) & 0xFF;
+// The output of a window with all taps and the sum t: its distance from LOWEST.
+uint compared_mean(float t, Parameters p) {
+    float value = t * (1.0 / (uintBitsToFloat(p.output_scale) * float(ALL_TAPS))) + float(p.output_zero_point - LOWEST);
+    uint below = uint(clamp(value, 0.0, 254.0));
+    return below + (t >= uintBitsToFloat(thresholds[below + 1]) ? 1 : 0);
 }

@@ -50,10 +50,9 @@ Columns columns_of(uint column) {
     return columns;
 }
 
-// A row's segment, from the offset of the row's element at position 0. All is cleared if the row is not inside.
-Segment load_segment(uint row, Columns columns, bool is_inside) {
+// A row's segment, from the offset of the row's element at position 0.
+Segment load_segment(uint row, Columns columns) {
     Segment segment;
-    uint of_row = is_inside ? 0xFFFFFFFFu : 0;
     if (IS_ALIGNED != 0) {
         [[unroll]] for (uint i = 0; i < MOST_WORDS; ++i)
             segment.words[i] = i < SEGMENT_WORDS ? input_words[row / PER_WORD + columns.words[i]] ^ FLIP : 0;
@@ -70,7 +69,7 @@ Segment load_segment(uint row, Columns columns, bool is_inside) {
             segment.words[i] = (words[i] >> shift | words[i + 1] << 1 << (31 - shift)) ^ FLIP;
     }
     [[unroll]] for (uint i = 0; i < MOST_WORDS; ++i)
-        segment.words[i] &= columns.masks[i] & of_row;
+        segment.words[i] &= columns.masks[i];
     return segment;
 }
 

@@ -10,7 +10,8 @@ layout(set = 0, binding = 1) buffer OutputWords { uint output_words[]; };
 layout(set = 0, binding = 1) buffer OutputVectors { uvec4 output_vectors[]; };
 
 const uint WINDOW_TAPS = WINDOW_D * WINDOW_H * WINDOW_W;
-const bool IS_SMALL = WINDOW_TAPS <= 16;
+const uint MOST_SMALL_TAPS = 16;
+const bool IS_SMALL = WINDOW_TAPS <= MOST_SMALL_TAPS;
 
 uvec4 load_vector(uint vector) {
     return VECTOR_WORDS == 4 ? input_vectors[vector] : uvec4(input_words[vector], 0, 0, 0);

@@ -188,3 +188,13 @@ def test_ties_of_means_of_four(device: dmlvk.Device) -> None:
     desc = described((2, 32, 64, 64), strides=[2, 2], window_size=[2, 2], start_padding=[0, 0], end_padding=[0, 0])
     for seed in (3, 6, 9):
         check(device, desc, 0, seed)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_windows_whose_sums_do_not_fit_16_bits(device: dmlvk.Device, is_last: bool) -> None:
+    """Narrow and tall: 300 x 2 taps of 255."""
+    spatial = {"strides": [50, 2], "window_size": [300, 2], "start_padding": [0, 0], "end_padding": [0, 0]}
+    desc = described((1, 4, 400, 8), is_last, DataType.UINT8, **spatial)
+    memory = memory_of(desc, 3)
+    memory["input_tensor"][...] = 255
+    check(device, desc, 0, 3, memory=memory)

@@ -43,7 +43,24 @@ MUTANTS = (
     Mutant(
         "an estimate of a quotient is always certain",
         "element_wise_quantize_linear/estimate.comp",
-        (("abs(v - integer) + abs(v) * ERROR < CERTAIN && ", ""),),
+        (("if (nearest < LEAST_CERTAIN || !has_number)", "if (!has_number)"),),
+        ("element_wise_quantize_linear:thresholds",),
+    ),
+    Mutant(
+        "what is no number is quantized as the largest",
+        "element_wise_quantize_linear/estimate.comp",
+        (("largest <= int(INFINITY_BITS) && ", ""),),
+        ("element_wise_quantize_linear:thresholds",),
+    ),
+    Mutant(
+        "negative floats are not bounded",
+        "element_wise_quantize_linear/estimate.comp",
+        (
+            (
+                "min(uint(min(int(x[slot]), floatBitsToInt(most))), floatBitsToUint(least))",
+                "uint(min(int(x[slot]), floatBitsToInt(most)))",
+            ),
+        ),
         ("element_wise_quantize_linear:thresholds",),
     ),
     Mutant(

@@ -10,15 +10,21 @@ MEAN = "quantized_linear_average_pooling"
 
 MUTANTS = (
     Mutant(
-        "maxima of rows: a row outside the input counts as the nearest one inside",
-        "max_pooling2/rows.comp",
-        (("columns, position == top + int(row));", "columns, true);"),),
+        "blocks of rows: rows behind the input are read",
+        "windows/strips.glsl",
+        (("clamp(top + int(row), 0, push.limit_h - 1)", "max(top + int(row), 0)"),),
         MAX_CASES,
     ),
     Mutant(
-        "maxima of rows: the second row of an invocation begins with the first one's taps",
-        "max_pooling2/rows.comp",
-        (("uint distance = row - output_row * STRIDE_H;", "uint distance = row;"),),
+        "blocks of rows: the second row of a block has the first one's taps",
+        "windows/strips.glsl",
+        (("return output_row * STRIDE_H + (", "return ("),),
+        MAX_CASES,
+    ),
+    Mutant(
+        "maxima of vectors: a block does not take the rows that it shares with the one before",
+        "max_pooling2/vectors.comp",
+        (("rows[row] = rows[row + NEW_ROWS];", "rows[row] = rows[row];"),),
         MAX_CASES,
     ),
     Mutant(
@@ -28,9 +34,9 @@ MUTANTS = (
         MAX_CASES,
     ),
     Mutant(
-        "maxima of vectors: the last row of taps is left out",
+        "maxima of vectors: a row's last tap is left out",
         "max_pooling2/vectors.comp",
-        (("row >= first && row - first < WINDOW_H) {", "row >= first && row - first < max(WINDOW_H - 1, 1)) {"),),
+        (("if (w < WINDOW_W)", "if (w < max(WINDOW_W - 1, 1))"),),
         MAX_CASES,
     ),
     Mutant(
@@ -49,6 +55,35 @@ MUTANTS = (
         "a threshold is the middle itself",
         f"{MEAN}/thresholds.glsl",
         (("    for (int step = 0; step < STEPS; ++step) {", "    for (int step = 0; step < 1; ++step) {"),),
+        MEAN_CASES,
+    ),
+    Mutant(
+        "means of rows: an invocation makes its first plane again and again",
+        f"{MEAN}/rows.glsl",
+        (("        ++place.c;\n", ""),),
+        MEAN_CASES,
+    ),
+    Mutant(
+        "means of rows: the second output of a pair has the first one's columns",
+        f"{MEAN}/rows.glsl",
+        (
+            (
+                "uint low = place_in_segment(first, tap), high = place_in_segment(second, tap);",
+                "uint low = place_in_segment(first, tap), high = low;",
+            ),
+        ),
+        MEAN_CASES,
+    ),
+    Mutant(
+        "means of planes: bytes of the planes beside count",
+        f"{MEAN}/planes.comp",
+        (("        sum -= int(sum_outside(push.input_start + plane * TAPS_OF_MEAN));\n", ""),),
+        MEAN_CASES,
+    ),
+    Mutant(
+        "means of planes: half of the parts are left out",
+        f"{MEAN}/planes.comp",
+        (("            sums[local] += sums[local + parts];\n", ""),),
         MEAN_CASES,
     ),
 )

@@ -86,7 +86,7 @@ GROUPS = (
     # A table of pairs does not fit into the small storage buffers of these limits.
     declared_form(ByteTableDesc, left_out=lambda labels: labels["limits"] == "cut" and labels["optional"] == "present"),
     group("byte_table:every", every, input=BYTES, table=BYTES, path=PATHS, device=DEVICES),
-    group("byte_table:pairs", pairs, first=BYTES, second=BYTES, table=BYTES),
+    group("byte_table:pairs", pairs, first=BYTES, second=BYTES, table=BYTES, path=PATHS),
     group(
         "byte_table:axis",
         axis,

@@ -17,6 +17,13 @@ from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearAveragePoolingDesc
 from dmlvk.tensor_desc import TensorDesc
 
+# Those of all pools, and whole planes: a few words, and so many that invocations add up parts of a plane.
+MEAN_WINDOWS: Mapping[str, tuple[int, int, int, int, tuple[int, ...]]] = {
+    **WINDOWS,
+    "7x7_plane": (7, 1, 1, 0, (3, 35, 7, 7)),
+    "22x22_plane": (22, 1, 1, 0, (2, 5, 22, 22)),
+}
+
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     name: {field: value for field, value in changes.items() if field != "output_indices_tensor"}
     for name, changes in WINDOW_RULES.items()
@@ -57,7 +64,7 @@ GROUPS = (
     group(
         "quantized_linear_average_pooling:windows",
         windows,
-        window=WINDOWS,
+        window=MEAN_WINDOWS,
         layout=("NCHW", "NHWC"),
         type={kind.name.lower(): kind for kind in (DataType.INT8, DataType.UINT8)},
         scales=SCALES,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dmlvk.device_profile import DeviceType
 from dmlvk.operators.pooling import PoolingGeometry
 from dmlvk.planning import device_traits
 from dmlvk.planning.builder import (
@@ -27,6 +28,7 @@ from dmlvk.planning.builder import (
     output_boxes,
     reach,
 )
+from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch
 
@@ -41,10 +43,11 @@ VECTORS, ROWS, ELEMENTS = "vectors", "rows", "elements"
 # What kernels/windows/rows.glsl reads at most for a word of the output: words of a row, and columns of a window.
 MOST_WORDS = 8
 MOST_COLUMNS = 8
-# Rows of the input that kernels/max_pooling2/rows.comp reads at once.
-MOST_INPUT_ROWS = 12
-# Rows and columns of taps that kernels/max_pooling2/vectors.comp reads without a loop.
-MOST_ROWS_OF_VECTORS, MOST_COLUMNS_OF_VECTORS = 8, 4
+# Columns of taps that kernels/max_pooling2/vectors.comp reads without a loop.
+MOST_COLUMNS_OF_VECTORS = 4
+# Invocations take several places in turn, if each processor of a GPU has so many workgroups then, which wait for memory
+# one after the other. Those of a CPU do not wait.
+WORKGROUPS_OF_PROCESSOR = 8
 # Positions in the kernels are signed 32-bit numbers, and so are sums of two of them.
 LARGEST_POSITION = 1 << 30
 # An output takes as long as this number of taps, beside its own. An element of a copy takes as long as this number.
@@ -78,6 +81,18 @@ class WindowsPart:
     def tap_count(self) -> int:
         """Taps that an output has inside the input, at most."""
         return math.prod(high - low for low, high in self.inside)
+
+
+@dataclass(frozen=True)
+class Strips:
+    """What a kernel that includes windows/strips.glsl has registers for.
+
+    rows: rows of the output at once.
+    tap_rows: rows of taps of these: MOST_TAP_ROWS.
+    """
+
+    rows: int
+    tap_rows: int
 
 
 @dataclass(frozen=True)
@@ -225,10 +240,10 @@ class Windows:
         # A loop counts its last test, too.
         return most is not None and WORD_SIZE * depth * (2 + height * (2 + width)) > most
 
-    def path(self, *, has_vectors: bool = True) -> str:
+    def path(self) -> str:
         """The path that suits the layout."""
         everything = self.everything
-        if has_vectors and self.vector_words(everything):
+        if self.vector_words(everything):
             return VECTORS
         return ROWS if self.has_rows_of_words(everything) else ELEMENTS
 
@@ -252,6 +267,7 @@ class Windows:
         bind: Callable[[DispatchBuilder], None] = lambda dispatch: None,
         size: int | None = None,
         rows: int = 1,
+        planes: int = 1,
     ) -> Dispatch:
         """A dispatch of a kernel that includes windows/window.glsl.
 
@@ -263,7 +279,7 @@ class Windows:
         bind: binds further windows, after those of input and output, and sets the kernel's own push constants.
         specialization: the kernel's own specialization constants.
         size: the invocations of a workgroup.
-        rows: the outputs along H that an invocation makes.
+        rows, planes: the outputs along H, and along the channels, that an invocation makes.
         """
         geometry, builder = self.geometry, self.builder
         output, input_unit = self.outputs[0], input_unit or unit
@@ -275,6 +291,7 @@ class Windows:
         extents = part.extents
         extents[lane] = lane_units
         extents[ROW] //= rows
+        extents[CHANNEL] //= planes
         limits = [0] * len(SPATIAL) if part.seen is None else [high - low for low, high in part.seen]
         dispatch.push(
             count=count,
@@ -382,34 +399,38 @@ class Windows:
         is_only: bool,
         specialization: Mapping[str, int],
         bind: Callable[[DispatchBuilder], None] = lambda dispatch: None,
-        most_rows: int | None = None,
+        strips: Strips | None = None,
     ) -> Dispatch:
         """A dispatch of a kernel that includes windows/vectors.glsl: see `dispatch`.
 
-        An invocation makes a vector of each of at most `most_rows` rows; None if the kernel has no ROWS, and makes one.
+        strips: None if the kernel makes one vector.
         """
         unit = words * WORD_SIZE
         lane_units = part.extents[CHANNEL] * self.input.element_size // unit
+        count = part.count // part.extents[CHANNEL] * lane_units
         (low, high), (left, right) = part.taps[1:]
-        # Rows of the output share most rows of taps, or it would not pay to have fewer invocations.
-        shares = self.geometry.dilations[1] == 1 and high - low >= 2 * self.geometry.strides[1]
-        is_small = part.taps[0] == (0, 1) and right - left <= MOST_COLUMNS_OF_VECTORS
-        rows = self._rows_of_invocation(part, (most_rows or 1) if shares and is_small else 1, MOST_ROWS_OF_VECTORS)
+        is_plain = part.taps[0][1] - part.taps[0][0] == 1 and self.geometry.dilations[1] == 1
+        # Rows of the output share rows of taps, or it would not pay to have fewer invocations.
+        shares = is_plain and high - low > self.geometry.strides[1] and right - left <= MOST_COLUMNS_OF_VECTORS
+        rows = self._rows_at_once(part, strips) if shares else 1
+        blocks = self._turns(count // rows, part.extents[ROW] // rows) if strips and shares else 1
+
+        def with_blocks(dispatch: DispatchBuilder) -> None:
+            if strips:
+                dispatch.push(blocks=blocks)
+            bind(dispatch)
+
         return self.dispatch(
             kernel,
             part,
             unit=unit,
             lane=CHANNEL,
             lane_units=lane_units,
-            count=part.count // part.extents[CHANNEL] * lane_units // rows,
+            count=count // (rows * blocks),
             is_only=is_only,
-            bind=bind,
-            rows=rows,
-            specialization={
-                "VECTOR_WORDS": words,
-                **({} if most_rows is None else {"ROWS": rows}),
-                **specialization,
-            },
+            bind=with_blocks,
+            rows=rows * blocks,
+            specialization={"VECTOR_WORDS": words, **({"ROWS": rows} if strips else {}), **specialization},
         )
 
     def rows(
@@ -420,16 +441,23 @@ class Windows:
         is_only: bool,
         specialization: Mapping[str, int],
         bind: Callable[[DispatchBuilder], None] = lambda dispatch: None,
-        most_rows: int | None = None,
+        strips: Strips | None = None,
     ) -> Dispatch:
         """A dispatch of a kernel that includes windows/rows.glsl: see `dispatch`.
 
-        An invocation makes a word of each of at most `most_rows` rows; None if the kernel has no ROWS, and makes one.
+        strips: None if the kernel makes one row, in some planes.
         """
         size = self.input.element_size
         per_word = WORD_SIZE // size
-        rows = self._rows_of_invocation(part, most_rows or 1, MOST_INPUT_ROWS)
-        count = part.count // per_word // rows
+        count = part.count // per_word
+        rows = self._rows_at_once(part, strips)
+        planes = 1 if strips else self._turns(count, part.extents[CHANNEL])
+
+        def with_planes(dispatch: DispatchBuilder) -> None:
+            if not strips:
+                dispatch.push(planes=planes)
+            bind(dispatch)
+
         lead = self.firsts(part)[2] % per_word
         return self.dispatch(
             kernel,
@@ -438,14 +466,15 @@ class Windows:
             input_unit=size,
             lane=COLUMN,
             lane_units=part.extents[COLUMN] // per_word,
-            count=count,
+            count=count // (rows * planes),
             is_only=is_only,
-            bind=bind,
+            bind=with_planes,
             rows=rows,
+            planes=planes,
             specialization={
                 "IS_ALIGNED": int(self._has_aligned_rows(part, per_word)),
                 "FIRST_W_OF_WORD": lead,
-                **({} if most_rows is None else {"ROWS": rows}),
+                **({"ROWS": rows} if strips else {}),
                 **specialization,
             },
         )
@@ -459,16 +488,21 @@ class Windows:
         steps = [step for step, (low, high) in zip(self.input.strides, ranges, strict=False) if high - low > 1]
         return math.gcd(first // self.input.element_size, *steps) % per_word == 0
 
-    def _rows_of_invocation(self, part: WindowsPart, most: int, most_of_input: int) -> int:
-        """The rows of the output that an invocation makes: they share rows of the input."""
-        geometry, taps = self.geometry, part.taps[1][1] - part.taps[1][0]
-        of_window = (taps - 1) * geometry.dilations[1] + 1
-        return next(
-            rows
-            for rows in range(most, 0, -1)
-            if rows == 1
-            or (part.extents[ROW] % rows == 0 and (rows - 1) * geometry.strides[1] + of_window <= most_of_input)
-        )
+    def _rows_at_once(self, part: WindowsPart, strips: Strips | None) -> int:
+        """The rows of the output that an invocation makes together."""
+        if strips is None or part.taps[0][1] - part.taps[0][0] > 1 or self.geometry.dilations[1] > 1:
+            return 1
+        low, high = part.taps[1]
+        most = min(strips.rows, max(1, (strips.tap_rows - (high - low)) // self.geometry.strides[1] + 1))
+        return next(rows for rows in range(most, 0, -1) if part.extents[ROW] % rows == 0)
+
+    def _turns(self, invocations: int, extent: int) -> int:
+        """How many of `extent` places along a dimension an invocation takes, one after the other."""
+        profile = self.builder.profile
+        is_gpu = profile.device_type is not DeviceType.CPU
+        enough = rates_of(profile).processors * (WORKGROUPS_OF_PROCESSOR * self.builder.workgroup_size if is_gpu else 1)
+        most = max(1, min(extent, int(invocations // enough)))
+        return next(turns for turns in range(most, 0, -1) if extent % turns == 0)
 
     def _is_flat(self, part: WindowsPart, lane: int, per_word: int) -> bool:
         """Whether the outputs are packed in the order of the loops, but their rows do not begin and end with words."""
