@@ -241,18 +241,22 @@ def is_ort_value(value: Any) -> bool:
     return type(value).__name__ == "OrtValue" and hasattr(value, "data_ptr")
 
 
-def ort_value(value: Any) -> Any:
-    """An array or a list of arrays as ONNX Runtime's OrtValue."""
+def ort_value(value: Any, *, owns_memory: bool = False) -> Any:
+    """An array or a list of arrays as ONNX Runtime's OrtValue.
+
+    owns_memory: whether an array is copied. Otherwise it is shared, and lives as long as the OrtValue; the array that
+        its `numpy` gives does not keep it.
+    """
     runtime = _onnx_runtime()
     if is_ort_value(value):
         return value
-    if lacks_numpy_type(value) and isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "OSU":
+        if not owns_memory and not lacks_numpy_type(value):
+            return runtime.OrtValue.ortvalue_from_numpy(value)
         proto = numpy_helper.from_array(value)
         made = runtime.OrtValue.ortvalue_from_shape_and_type(list(value.shape), proto.data_type)
         ctypes.memmove(made.data_ptr(), proto.raw_data, len(proto.raw_data))
         return made
-    if isinstance(value, np.ndarray) and value.dtype.kind not in "OSU":
-        return runtime.OrtValue.ortvalue_from_numpy(value)
     # Text and sequences: ONNX Runtime makes their OrtValues as outputs alone.
     listed = value if isinstance(value, (list, tuple)) else [value]
     constants = [numpy_helper.from_array(np.asarray(array), f"v{k}") for k, array in enumerate(listed)]

@@ -478,7 +478,7 @@ class InferenceSession(Pickled):
     ) -> list[Any]:
         """As `run`, with onnxruntime's OrtValues as results; feeds are arrays or OrtValues."""
         outputs = self.run(output_names, as_mapping(input_dict_ort_values), run_options)
-        return [ort_value(output) for output in outputs]
+        return [ort_value(output, owns_memory=True) for output in outputs]
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model says about itself."""

@@ -253,7 +253,7 @@ def operator() -> tuple[dmlvk.QuantizedLinearConvolutionDesc, dict[str, Array]]:
         "input_scale_tensor": np.full((1, 1, 1, 1), 0.02, np.float32),
         "filter_tensor": parameters["w"],
         "filter_scale_tensor": parameters["w_scale"].reshape(1, 5, 1, 1),
-        "output_scale_tensor": np.full((1, 1, 1, 1), 0.3, np.float32),
+        "output_scale_tensor": np.full((1, 1, 1, 1), 0.15, np.float32),
     }
     return desc, constants
 

@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "a mean is compared with the threshold beside its own",
         f"{MEAN}/thresholds.glsl",
-        (("thresholds[place])", "thresholds[place - 1])"),),
+        (("thresholds[below + 1])", "thresholds[below])"),),
         MEAN_CASES,
     ),
     Mutant(

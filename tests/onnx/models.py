@@ -118,7 +118,8 @@ def convolution_parameters(
     filters, taps = filter_shape[0], int(np.prod(filter_shape[1:]))
     count = (filters,) if per_channel else ()
     x_scale, w_scale = (generator.uniform(0.001, 0.02, shape).astype(np.float32) for shape in ((), count))
-    spread = float(x_scale * np.max(w_scale)) * 74 * 74 * np.sqrt(taps) / 50
+    w_spread = 37 if w == np.int8 else 74  # standard deviations of 7 bits and of 8
+    spread = float(x_scale * np.max(w_scale)) * 74 * w_spread * np.sqrt(taps) / 50
     x_zero, w_zero, y_zero = (_middle(dtype) + int(generator.integers(-9, 10)) for dtype in (x, w, y))
     return {
         "x_scale": x_scale,

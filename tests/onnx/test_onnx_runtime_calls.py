@@ -428,8 +428,8 @@ def test_sessions_of_small_models_start_no_threads(device: dmlvk.Device) -> None
         [helper.make_tensor_value_info("still", 9, []), helper.make_tensor_value_info("inside", 1, None)],
     )
     nodes: list[list[Node]] = [
-        [("Relu", ["x"], ["y"], {})],
-        [("Relu", ["x"], ["y"], {})],
+        [("Sigmoid", ["x"], ["y"], {})],
+        [("Sigmoid", ["x"], ["y"], {})],
         [("Loop", ["turns", ""], ["y"], {"body": body})],
     ]
     xs = [np.ones(sizes, np.float32) for sizes in ((2, 9), (100, 100), (2, 9))]
