@@ -25,7 +25,7 @@ from dmlvk.conformance.results import Run, Status
 from dmlvk.conformance.results_file import read_results
 
 # Milliseconds. A case that is not farther from its group's cost has no record of its own.
-LEAST_DIFFERENCE = 10
+LEAST_DIFFERENCE = 20
 PLACE = Path(__file__).resolve().parent.parent / "dmlvk" / "conformance" / COSTS
 
 
