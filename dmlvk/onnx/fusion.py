@@ -70,9 +70,10 @@ def written_in_place(operations: Sequence[Operation], kept: Collection[int]) -> 
     found = list(operations)
     number = 0
     while number < len(found):
-        copy, others = found[number], found[:number] + found[number + 1 :]
-        can_move = _copies_all(copy) and copy.places["input_tensor"][0] not in kept and _is_alone(others, copy)
-        moved = _moved(others, copy) if can_move else None
+        copy, moved = found[number], None
+        if _copies_all(copy) and copy.places["input_tensor"][0] not in kept:
+            others = found[:number] + found[number + 1 :]
+            moved = _moved(others, copy) if _is_alone(others, copy) else None
         if moved is None:
             number += 1
         else:

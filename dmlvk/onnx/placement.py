@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -69,22 +70,25 @@ def _optimized_with_neighbours(graph: Graph, on_host: Mapping[int, str]) -> dict
     if not graph.host_optimizes:
         return {}
     producers, users = graph.producers(), graph.users()
-    found: dict[int, str] = {}
-    beside: dict[int, list[Node]] = {}
+    # By node, those that are the host's if it is.
+    joined: defaultdict[int, list[int]] = defaultdict(list)
     for node in graph.nodes:
         joins = node.op_type in JOINED_WITH_NEIGHBOURS
-        beside[node.index] = []
+        beside: list[Node] = []
         if joins or node.op_type == "DequantizeLinear":
-            beside[node.index] += [user for name in node.writes for user in users.get(name, ())]
+            beside += [user for name in node.writes for user in users.get(name, ())]
         if joins or node.op_type == "QuantizeLinear":
-            beside[node.index] += [producers[name] for name in node.reads if name in producers]
-    pending = [index for index in beside if index not in on_host]
-    while True:
-        host = {**on_host, **found}
-        more = [index for index in pending if index not in host and any(o.index in host for o in beside[index])]
-        if not more:
-            return found
-        found |= dict.fromkeys(more, "ONNX Runtime optimizes it together with the host's node beside it")
+            beside += [producers[name] for name in node.reads if name in producers]
+        for other in beside:
+            joined[other.index].append(node.index)
+    found: dict[int, str] = {}
+    pending = list(on_host)
+    while pending:
+        for index in joined[pending.pop()]:
+            if index not in on_host and index not in found:
+                found[index] = "ONNX Runtime optimizes it together with the host's node beside it"
+                pending.append(index)
+    return found
 
 
 def _enclosed_views(graph: Graph, on_host: Mapping[int, str]) -> list[Node]:

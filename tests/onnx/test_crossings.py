@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import onnx
 import pytest
 
 import dmlvk
-from dmlvk.onnx import InferenceSession
+from dmlvk.onnx import InferenceSession, placement
 from dmlvk.onnx.crossings import Costs, cheaper_on_host, costs_of
 from dmlvk.onnx.foreseen import inferred_kinds
 from dmlvk.onnx.graph import Graph, Node
@@ -229,3 +231,35 @@ def test_a_gpu_keeps_a_network_in_one_part() -> None:
     costs = costs_of(profiles.load("nvidia-h200"))
     found = cheaper_on_host(graph, obstacles(graph), kinds, costs)
     assert all(graph.nodes[k].op_type not in ("QLinearConv", "Reshape") for k in found), found
+
+
+def _lines_of_placement(device: dmlvk.Device, count: int) -> int:
+    """The lines that placing a chain of additions before a node of the host runs."""
+    nodes: list[tuple[str, list[str], list[str], dict[str, Any]]] = [
+        ("Add", ["c", f"v{k - 1}" if k else "x"], [f"v{k}"], {}) for k in range(count)
+    ]
+    nodes.append(("Softmax", [f"v{count - 1}"], ["y"], {}))
+    ones = np.ones((2, 4), np.float32)
+    model = model_of(nodes, {"x": ones}, {"y": np.float32}, {"c": ones}).SerializeToString()
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename != placement.__file__:
+            return None
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        session = InferenceSession(model, device)
+    finally:
+        sys.settrace(before)
+    assert {row.where for row in session.placement} == {"host"}
+    return lines
+
+
+def test_a_chain_beside_the_host_is_followed_once(device: dmlvk.Device) -> None:
+    few, many = _lines_of_placement(device, 50), _lines_of_placement(device, 200)
+    assert few > 50 and many < 5 * few
