@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 import dmlvk
 from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import InferenceSession
+from dmlvk.onnx.steps import DeviceStep
 from dmlvk.runtime.tensor import Buffer
 from dmlvk.vulkan.library import vk
 from tests.onnx.models import Array, Node, elements, model_of, onnx_runtime, require_equal
@@ -106,6 +107,28 @@ def test_two_large_inputs(device: dmlvk.Device) -> None:
     ]
     model = model_of(nodes, runs[0], {"y": np.uint8}, CONSTANTS)
     check(device, model, runs, True, ["SLICE1", "SLICE1", "ELEMENT_WISE_QUANTIZED_LINEAR_ADD"])
+
+
+def overtaken(device: str, model: bytes, runs: Sequence[Mapping[str, Array]]) -> Array:
+    """What runs that nobody waited for leave, if the next input is written at once. Runs where ONNX Runtime is."""
+    with dmlvk.Device(device, force_staging=True) as staged:
+        session = InferenceSession(model, staged)
+        session.run(None, runs[0])
+        assert session._last is not None and session._last.last is not None
+        (execution,) = (step.last for step in session._last.last.steps if isinstance(step, DeviceStep))
+        assert execution is not None
+        for _ in range(20):
+            execution.submit()
+        execution.input_tensors["x"].write(runs[1]["x"])
+        return execution.output_tensors["levels"].numpy()
+
+
+def test_a_large_input_waits_for_runs_that_were_interrupted(device: dmlvk.Device) -> None:
+    random = np.random.default_rng(8)
+    runs = [{"x": elements(random, np.float32, (9, 3, 200, 200))} for _ in range(2)]
+    model = model_of(NODES[:1], runs[0], {"levels": np.uint8}, CONSTANTS)
+    found = ONNX_RUNTIME.call("overtaken", overtaken, device.name, model.SerializeToString(), runs)
+    require_equal([found], onnx_runtime(model, runs[0]))
 
 
 def check(
