@@ -101,6 +101,7 @@ class Execution:
     wanted: the outputs that are read after a run.
     operators: those of another execution of the program, with their weights; by default they are compiled.
     threads: that quantize a large input on the host; 0 for as many as there are processors.
+    uses_host: whether inputs and outputs may lie in the host's memory, and the host quantize.
     input_tensors: those that a dispatch uses.
     output_tensors: outputs that are inputs or constants have none.
     bindings: the operators with their tensors, in their order.
@@ -113,6 +114,7 @@ class Execution:
         wanted: Iterable[str],
         operators: Sequence[CompiledOperator[Any]] = (),
         threads: int = 0,
+        uses_host: bool = True,
     ) -> None:
         self._device, self._plan, self._operators, self._threads = device, plan, operators, threads
         self._outputs = {name: plan.outputs[name] for name in wanted}
@@ -125,7 +127,7 @@ class Execution:
         on_host = {
             value.storage
             for value in (*plan.inputs.values(), *written.values())
-            if is_best_on_host(device, plan, value)
+            if uses_host and is_best_on_host(device, plan, value)
         }
         program, quantized = quantized_on_host(
             plan, {name: value for name, value in plan.inputs.items() if value.storage in on_host}
@@ -185,6 +187,10 @@ class Execution:
     def again(self) -> Execution:
         """The same program with memory of its own and the same weights, for a run at the same time."""
         return Execution(self._device, self._plan, self._outputs, self._operators, self._threads)
+
+    def in_device_memory(self) -> Execution:
+        """The same program with inputs, outputs and weights of its own, all of them in the device's memory."""
+        return Execution(self._device, self._plan, self._outputs, uses_host=False)
 
     def run(self, given: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the dispatches. The outputs are valid until the next run."""

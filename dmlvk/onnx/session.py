@@ -23,6 +23,7 @@ from dmlvk.onnx import byte_functions, folding, quantization
 from dmlvk.onnx import placement as placement_of
 from dmlvk.onnx.arguments import NodeArgument, as_feeds, as_mapping, checked_feeds, input_checks
 from dmlvk.onnx.errors import ModelError
+from dmlvk.onnx.execution import Execution
 from dmlvk.onnx.graph import Graph, HostOptions, Node
 from dmlvk.onnx.host import host_session_options, ort_value
 from dmlvk.onnx.model_file import LoadedModel, load
@@ -270,16 +271,18 @@ class InferenceSession(Pickled):
     @property
     def memory(self) -> Memory:
         """The device's memory for the values of the last run: shared by lifetime, and the sum without sharing."""
+        layouts = [execution.layout for execution in self._executions()]
+        return Memory(sum(layout.size for layout in layouts), sum(layout.sum for layout in layouts))
+
+    def _executions(self) -> list[Execution]:
+        """Of the last run, the parts on the device."""
         last = None if self._last is None else self._last.last
         steps = [] if last is None else last.steps
-        layouts = [step.last.layout for step in steps if isinstance(step, DeviceStep) and step.last is not None]
-        return Memory(sum(layout.size for layout in layouts), sum(layout.sum for layout in layouts))
+        return [step.last for step in steps if isinstance(step, DeviceStep) and step.last is not None]
 
     def _bindings(self) -> list[tuple[Binding, ...]]:
         """Of the last run, for each part on the device, the operators with their tensors in their order."""
-        last = None if self._last is None else self._last.last
-        steps = [] if last is None else last.steps
-        return [step.last.bindings for step in steps if isinstance(step, DeviceStep) and step.last is not None]
+        return [execution.bindings for execution in self._executions()]
 
     def _row(self, node: Node, forms: Mapping[int, Node], last: Schedule | None) -> Row:
         reasons = self._obstacles if last is None else last.on_host

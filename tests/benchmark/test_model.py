@@ -81,6 +81,7 @@ def test_a_network_beside_onnx_runtime(device: dmlvk.Device, tmp_path: Path) -> 
         assert operators[0] == "ELEMENT_WISE_QUANTIZE_LINEAR"
         assert operators.count("QUANTIZED_LINEAR_CONVOLUTION_ADD") == 1
         assert all(0 < each[key] < 60 for each in row["dispatches"] for key in ("seconds", "alone_seconds"))
+        assert 0 < row["alone_seconds"] < 60
     assert "# net.onnx on" in page.read_text()
     assert picture.read_bytes()[:4] == b"\x89PNG"
     again = CliRunner().invoke(main, ["bench", "--from-json", str(file), "--plot", str(picture), "--dispatches"])
@@ -166,6 +167,7 @@ def test_torch_s_network_has_a_table_of_its_own(device: dmlvk.Device, tmp_path: 
     assert only[1:3] == ("torch-graph", "resnet50")
     assert only[4].startswith("3.0")
     assert only[5] == "4.000"
+    assert only[6] == f"{row['alone_seconds'] * 1e3:,.3f}", "beside ours in the device's memory"
     assert found[0].rows[0][-1] == "not compared"
     assert any("torchvision has no network of that name" in note for note in found[0].notes)
 

@@ -32,9 +32,18 @@ HEADINGS = (
     "ONNX Runtime on the CPU, ms",
     "times as fast",
 )
-# Of the page. torch runs torchvision's network of the same name in float16, its input and output on the host.
-PEERS = {"torch-compile": "torch.compile, ms", "torch-graph": "torch in a CUDA graph, ms"}
-MORE_HEADINGS = ("of it on the device, ms", *PEERS.values(), "parts", "bytes to the device", "bytes back")
+# Of the page. torch runs torchvision's network of the same name in float16, its input and output on the host; alone, in
+# the device's memory, as "on the device alone" is here.
+PEERS = {"torch-compile": "torch.compile", "torch-graph": "torch in a CUDA graph"}
+OF_US = {"device_ms": "of it on the device, with the bus, ms", "alone_ms": "on the device alone, ms"}
+OF_PEERS = {"peers_ms": "ms", "peers_alone_ms": "on the device alone, ms"}
+MORE_HEADINGS = (
+    *OF_US.values(),
+    *(f"{peer}, {what}" for what in OF_PEERS.values() for peer in PEERS.values()),
+    "parts",
+    "bytes to the device",
+    "bytes back",
+)
 COMMAND = "dmlvk bench --model MODEL.onnx --batch 1 --batch 8 --batch 64 --json RECORD.json"
 DOMAIN = "com.microsoft"
 
@@ -63,13 +72,15 @@ def figures_of(record: dict[str, Any]) -> Iterator[Figure]:
         yield {
             "model": record["model"]["file"].removesuffix(".onnx"),
             "batch": row["batch"] or 1,
-            "dmlvk_ms": round(row["seconds"]["median"] * 1e3, 3),
-            "onnxruntime_ms": round(peers["onnxruntime"]["seconds"]["median"] * 1e3, 3),
+            "dmlvk_ms": milliseconds(row["seconds"]["median"]),
+            "onnxruntime_ms": milliseconds(peers["onnxruntime"]["seconds"]["median"]),
             "device": record["device"]["name"],
             "driver": record["device"]["driver"],
             "date": record["date"],
             "processor": f"{record['host']['processors']} cores",
-            "peers_ms": {name: round(peers[name]["seconds"]["median"] * 1e3, 3) for name in PEERS if name in peers},
+            "peers_ms": {name: milliseconds(peers[name]["seconds"]["median"]) for name in PEERS if name in peers},
+            "peers_alone_ms": {name: milliseconds(peers[name]["gpu_seconds"]) for name in PEERS if name in peers},
+            "alone_ms": milliseconds(row["alone_seconds"]),
             **traffic(row["steps"]),
         }
 
@@ -77,11 +88,16 @@ def figures_of(record: dict[str, Any]) -> Iterator[Figure]:
 def traffic(steps: list[dict[str, Any]]) -> dict[str, int | float]:
     """In how many parts a run is, how long they take on the device, and the bytes that go there and back."""
     return {
-        "device_ms": round(sum(step["gpu_seconds"] or 0 for step in steps) * 1e3, 3),
+        "device_ms": milliseconds(sum(step["gpu_seconds"] or 0 for step in steps)),
         "parts": sum(step["where"] in ("device", "host") for step in steps),
         "bytes_to_device": sum(step["bytes_to_device"] for step in steps),
         "bytes_from_device": sum(step["bytes_from_device"] for step in steps),
     }
+
+
+def milliseconds(seconds: float) -> float:
+    """As the figures have them."""
+    return round(seconds * 1e3, 3)
 
 
 def key(figure: Figure) -> tuple[Any, ...]:
@@ -105,8 +121,8 @@ def table(chosen: list[Figure], *, is_whole: bool = False) -> Iterator[str]:
         ours, theirs = each["dmlvk_ms"], each["onnxruntime_ms"]
         row = [each["model"], str(each["batch"]), f"{ours:.3g}", f"{theirs:.3g}", f"{theirs / ours:.1f}"]
         if is_whole:
-            peers = each.get("peers_ms", {})
-            row += [number(each.get("device_ms")), *(number(peers.get(name)) for name in PEERS)]
+            row += [number(each.get(name)) for name in OF_US]
+            row += [number(each.get(what, {}).get(name)) for what in OF_PEERS for name in PEERS]
             row += [number(each.get(name)) for name in ("parts", "bytes_to_device", "bytes_from_device")]
         yield f"| {' | '.join(row)} |"
 

@@ -11,7 +11,7 @@ from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text, title_of
 
 NAMES = {
-    "gpu": "on the GPU",
+    "gpu": "on the GPU, inputs over the bus",
     "waiting": "submission and waiting",
     "to_device": "to the device",
     "from_device": "from the device",
@@ -38,8 +38,8 @@ OTHER_HEADS = (
     "network",
     "run, ms",
     "times as fast",
-    "on the GPU, ms",
-    "here on the GPU, ms",
+    "on the GPU alone, ms",
+    "here on the GPU alone, ms",
     "times as fast there",
 )
 
@@ -58,6 +58,7 @@ def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
             "spread",
             "images a second",
             "first run, ms",
+            "on the device alone, ms",
             "ONNX Runtime, ms",
             "times as fast",
             "result",
@@ -117,6 +118,7 @@ def _row(row: Record) -> tuple[str, ...]:
         f"{_ms(seconds['minimum'])} to {_ms(seconds['maximum'])}",
         "" if row["batch"] is None else f"{row['batch'] / seconds['median']:,.1f}",
         _ms(row["first_seconds"]),
+        _ms(row["alone_seconds"]) if "alone_seconds" in row else "",
         "" if theirs is None else _ms(theirs),
         "" if theirs is None else ratio_text(theirs / seconds["median"]),
         _verdict(trial),
@@ -127,7 +129,7 @@ def _others(row: Record) -> Iterator[tuple[str, ...]]:
     """A row for each library that measured a network of its own in the model's place."""
     for trial in row["peers"]:
         if "gpu_seconds" in trial:
-            whole, on_gpu, ours = trial["seconds"]["median"], trial["gpu_seconds"], parts_of(row)["gpu"]
+            whole, on_gpu, ours = trial["seconds"]["median"], trial["gpu_seconds"], row.get("alone_seconds", 0.0)
             yield (
                 _batch(row),
                 trial["peer"],
@@ -135,7 +137,7 @@ def _others(row: Record) -> Iterator[tuple[str, ...]]:
                 _ms(whole),
                 ratio_text(whole / row["seconds"]["median"]),
                 _ms(on_gpu),
-                _ms(ours),
+                _ms(ours) if ours else "",
                 ratio_text(on_gpu / ours) if ours else "",
             )
 
