@@ -162,7 +162,10 @@ def test_a_record_becomes_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         {"where": "outputs", "gpu_seconds": None, "bytes_to_device": 0, "bytes_from_device": 1200},
     ]
     trial = {"peer": "onnxruntime", "seconds": {"median": 0.5}, "outputs": [{"result": "equal"}]}
-    torch = [{"peer": "torch-compile", "seconds": {"median": 0.75}, "gpu_seconds": 0.5}, {"peer": "torch-graph", "error": "no graph"}]
+    torch = [
+        {"peer": "torch-compile", "seconds": {"median": 0.75}, "gpu_seconds": 0.5},
+        {"peer": "torch-graph", "error": "no graph"},
+    ]
     record = {
         "kind": "model",
         "date": "2027-01-02",
@@ -174,6 +177,7 @@ def test_a_record_becomes_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 "batch": first["batch"],
                 "seconds": {"median": 0.25},
                 "alone_seconds": 0.1,
+                "mapped_seconds": 0.2,
                 "peers": [trial, *torch],
                 "steps": steps,
             }
@@ -183,10 +187,17 @@ def test_a_record_becomes_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found = whole_models.figures()
     assert len(found) == len(known)
     traffic = {"parts": 2, "device_ms": 125, "bytes_to_device": 10, "bytes_from_device": 1220}
-    measured = {"dmlvk_ms": 250, "onnxruntime_ms": 500, "date": "2027-01-02", "processor": "3 cores", "alone_ms": 100}
+    measured = {
+        "dmlvk_ms": 250,
+        "onnxruntime_ms": 500,
+        "date": "2027-01-02",
+        "processor": "3 cores",
+        "alone_ms": 100,
+        "mapped_ms": 200,
+    }
     theirs = {"peers_ms": {"torch-compile": 750}, "peers_alone_ms": {"torch-compile": 500}}
     assert found[0] == {**first, **measured, **traffic, **theirs}
-    end = "| 2.0 | 125 | 100 | 750 | not recorded | 500 | not recorded | 2 | 10 | 1,220 |"
+    end = "| 2.0 | 200 | 125 | 100 | 750 | not recorded | 500 | not recorded | 2 | 10 | 1,220 |"
     assert any(line.endswith(end) for line in whole_models.page())
     trial["outputs"] = [{"result": "wrong"}]
     with pytest.raises(ValueError, match="a wrong output"):

@@ -35,7 +35,11 @@ HEADINGS = (
 # Of the page. torch runs torchvision's network of the same name in float16, its input and output on the host; alone, in
 # the device's memory, as "on the device alone" is here.
 PEERS = {"torch-compile": "torch.compile", "torch-graph": "torch in a CUDA graph"}
-OF_US = {"device_ms": "of it on the device, with the bus, ms", "alone_ms": "on the device alone, ms"}
+OF_US = {
+    "mapped_ms": "in `session.map`, ms",
+    "device_ms": "of it on the device, with the bus, ms",
+    "alone_ms": "on the device alone, ms",
+}
 OF_PEERS = {"peers_ms": "ms", "peers_alone_ms": "on the device alone, ms"}
 MORE_HEADINGS = (
     *OF_US.values(),
@@ -80,6 +84,7 @@ def figures_of(record: dict[str, Any]) -> Iterator[Figure]:
             "processor": f"{record['host']['processors']} cores",
             "peers_ms": {name: milliseconds(peers[name]["seconds"]["median"]) for name in PEERS if name in peers},
             "peers_alone_ms": {name: milliseconds(peers[name]["gpu_seconds"]) for name in PEERS if name in peers},
+            "mapped_ms": milliseconds(row["mapped_seconds"]),
             "alone_ms": milliseconds(row["alone_seconds"]),
             **traffic(row["steps"]),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from dmlvk.runtime.sequence import Sequence as Recorded
 
 # Runs in a row on a GPU, of which only the last is timed: those before it bring the clock to its full speed.
 IN_A_ROW = 3
+# Runs that are asked for at once: enough that the first and the last of them, which are alone, hardly count.
+MAPPED = 16
 
 
 def run(
@@ -86,6 +88,7 @@ def _run(
     if device.profile.device_type is not DeviceType.CPU:
         warm_up(lambda: session.run(None, feeds))
     whole = time_on_host(lambda _: session.run(None, feeds), rounds)
+    mapped = time_on_host(lambda _: deque(session.map([feeds] * MAPPED), maxlen=0), rounds)
     profiles: list[Profile] = []
     time_on_host(lambda _: profiles.append(measured.profiled(feeds)[1]), rounds)
     # The first turn warms up.
@@ -95,6 +98,7 @@ def _run(
         "inputs": {name: list(array.shape) for name, array in feeds.items()},
         "first_seconds": first,
         "seconds": whole.record(),
+        "mapped_seconds": mapped.median / MAPPED,
         "steps": steps,
         "rest_seconds": statistics.median(profile.rest_seconds for profile in profiles[1:]),
         "dispatches": _dispatches(device, measured),
