@@ -220,6 +220,8 @@ class Graph:
         return kind.tensor_type.elem_type if kind is not None and kind.HasField("tensor_type") else 0
 
 
+# Before this version of ONNX, a Softmax has all dimensions from its axis on in one row.
+ROWS_OF_ONE_AXIS = 13
 # Operators of com.microsoft that ONNX's inference does not know: an operator of ONNX with the same sizes and the type
 # of the first input, and the positions of its inputs among theirs.
 SIMILAR: Mapping[str, tuple[str, Sequence[int] | slice]] = {

@@ -15,11 +15,12 @@ from dmlvk.data_type import DataType
 from dmlvk.onnx.byte_functions import BYTES, repeated, table_of
 from dmlvk.onnx.convolution import ConvolutionTensors, require_quantized, spatial_arrays
 from dmlvk.onnx.errors import NotOnDeviceError
-from dmlvk.onnx.graph import Graph, Node
+from dmlvk.onnx.graph import ROWS_OF_ONE_AXIS, Graph, Node
 from dmlvk.onnx.movement import MOST_WINDOWS, concatenate, windowed
 from dmlvk.onnx.program import Array, ProgramBuilder, Value, type_name
 from dmlvk.operators import (
     ActivationReluDesc,
+    ByteSoftmaxDesc,
     ByteTableDesc,
     ByteTableMeanDesc,
     ElementWiseAddDesc,
@@ -29,12 +30,15 @@ from dmlvk.operators import (
     MaxPooling2Desc,
     QuantizedLinearAveragePoolingDesc,
 )
+from dmlvk.operators.byte_softmax import MOST_STEPS
 from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc
 
 # Scales further apart than this leave the range in which all arithmetic is exact.
 LEAST_RATIO = 2.0**-20
 # The arrays of a window in the order of `output_size`.
 ARRAYS = ("strides", "dilations", "start_padding", "end_padding")
+# In rows up to this length, every binary32 logarithm of `_terms` is the nearest one, also in C's library on Linux.
+LONGEST_ROW = 1 << 15
 _VALUES = np.arange(256, dtype=np.uint8)
 
 
@@ -427,6 +431,54 @@ def plan_average_pool(node: Node, builder: ProgramBuilder) -> None:
     desc = QuantizedLinearAveragePoolingDesc(**operands.tensors, **arrays, include_padding=include)
     builder.dispatch(desc, operands.places, operands.owned)
     builder.set(node.outputs[0], output)
+
+
+def plan_softmax(node: Node, builder: ProgramBuilder) -> None:
+    """QLinearSoftmax of com.microsoft: one dimension is a row, or, in models of old versions, all from the axis on."""
+    source = builder.value(node.inputs[0])
+    dtype, rank = require_quantized(builder, node.inputs[0]), len(source.shape)
+    is_old, axis = node.attributes["opset"] < ROWS_OF_ONE_AXIS, node.attributes.get("axis", -1)
+    axis += rank if axis < 0 else 0
+    if not 0 <= axis < rank:
+        raise NotOnDeviceError(f"its axis is no dimension of a tensor of rank {rank}")
+    axes = range(axis, rank) if is_old else (axis,)
+    length = math.prod(source.shape[k] for k in axes)
+    scale, result = (builder.parameter(node.input(k)).reshape(()) for k in (1, 3))
+    steps = int(np.floor(np.float32(1) / result))
+    if length > LONGEST_ROW or not 1 <= steps <= MOST_STEPS:
+        raise NotOnDeviceError(
+            f"a row of {length} elements in steps of {result:g}; on the device it has {LONGEST_ROW} or fewer, "
+            f"in steps from {1 / MOST_STEPS:g} to 1"
+        )
+    others = [k for k in range(rank) if k not in axes]
+    if len(_merged(source, others)) > 2 or len(_merged(source, axes)) > 1:
+        source = builder.in_own_order(source)
+    rows, row = _merged(source, others), _merged(source, axes)
+    sizes, strides = zip(*[(1, 0)] * (2 - len(rows)), *rows, *(row or [(1, 1)]), strict=True)
+    output = _new(builder, dtype, source.shape, (source,))
+    operands = ConvolutionTensors(builder)
+    for field, value in (("input_tensor", source), ("output_tensor", output)):
+        operands.tensors[field], operands.places[field] = TensorDesc(DataType.from_numpy(dtype), sizes, strides), value
+    operands.own("table_tensor", _terms(scale, length))
+    zero = int(builder.parameter(node.input(4)).reshape(())) if node.input(4) else 0
+    desc = ByteSoftmaxDesc(**operands.tensors, output_steps=steps, output_zero_point=zero)
+    builder.dispatch(desc, operands.places, operands.owned)
+    builder.set(node.outputs[0], output)
+
+
+def _terms(scale: Array, length: int) -> Array:
+    """The table that ONNX Runtime makes for rows of a length: exponentials so large that the sum of a row is finite."""
+    largest = np.finfo(np.float32).max / np.float32(length)
+    step = float(scale)
+    shift = max(0.0, float(np.float32(math.log(largest))) - 5.0) / step
+    return np.array([math.exp((level - 255 + shift) * step) for level in range(256)]).astype(np.float32)
+
+
+def check_softmax(node: Node, graph: Graph) -> None:
+    """Refuse what the table follows from and is not constant."""
+    check_scales((1, 3))(node, graph)
+    if "opset" not in node.attributes or (node.input(4) and graph.constant(node.input(4)) is None):
+        raise NotOnDeviceError("it has no attribute 'opset', or its zero point is not constant")
 
 
 def _is_bytes(name: str, graph: Graph) -> bool:

@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 from dmlvk.onnx.byte_functions import NumberFinder
-from dmlvk.onnx.graph import MICROSOFT, Graph, Node
+from dmlvk.onnx.graph import MICROSOFT, ROWS_OF_ONE_AXIS, Graph, Node
 
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
 # The bias' scale is the product of the others, which a quantizer may have rounded.
@@ -372,9 +372,17 @@ def _sum(node: Node, operands: Sequence[Names], result: Names, end: Node) -> onn
     return helper.make_node("QLinearAdd", inputs, list(end.outputs), name=node.name, domain=MICROSOFT)
 
 
+def _softmax(node: Node, operands: Sequence[Names], result: Names, end: Node) -> onnx.NodeProto:
+    inputs, default = [*operands[0], *result], 1 if node.version < ROWS_OF_ONE_AXIS else -1
+    attributes = {"opset": node.version, "axis": node.attributes.get("axis", default)}
+    return helper.make_node(
+        "QLinearSoftmax", inputs, list(end.outputs), name=node.name, domain=MICROSOFT, **attributes
+    )
+
+
 POOL_ATTRIBUTES = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 # Other groups of elements are tables (`dmlvk.onnx.byte_functions`).
-GROUPS = {"Add": _sum, "AveragePool": _pool, "GlobalAveragePool": _pool}
+GROUPS = {"Add": _sum, "AveragePool": _pool, "GlobalAveragePool": _pool, "Softmax": _softmax}
 
 
 def has_quantized_operators(graph: Graph) -> bool:

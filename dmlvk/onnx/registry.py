@@ -75,6 +75,9 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         keeps_layout=True,
         ends_layout=True,
     ),
+    (MICROSOFT, "QLinearSoftmax"): Entry(
+        neighbours.plan_softmax, ("axis", "opset"), neighbours.check_softmax, keeps_layout=True
+    ),
     **dict.fromkeys(
         (("", "ReduceMax"), ("", "ReduceMin")),
         Entry(

@@ -34,6 +34,7 @@ Compiled = TypeVar(
     operators.ByteTableMeanDesc,
     operators.ElementWiseAddDesc,
     operators.ActivationReluDesc,
+    operators.ByteSoftmaxDesc,
     operators.OperatorDesc,
 )
 
@@ -264,6 +265,17 @@ class ActivationReluInputTensors(TypedDict, total=False):
 class ActivationReluTensors(ActivationReluInputTensors):
     output_tensor: Tensor
 
+class ByteSoftmaxInputs(TypedDict, total=False):
+    input_tensor: Elements
+    table_tensor: Elements
+
+class ByteSoftmaxInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    table_tensor: Tensor
+
+class ByteSoftmaxTensors(ByteSoftmaxInputTensors):
+    output_tensor: Tensor
+
 @overload
 def call(
     self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
@@ -342,6 +354,11 @@ def call(
 @overload
 def call(
     self: CompiledOperator[operators.ActivationReluDesc], **tensors: Unpack[ActivationReluTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.ByteSoftmaxDesc], **tensors: Unpack[ByteSoftmaxTensors]
 ) -> Submission: ...
 
 @overload
@@ -428,6 +445,11 @@ def bind(
 ) -> Binding: ...
 
 @overload
+def bind(
+    self: CompiledOperator[operators.ByteSoftmaxDesc], **tensors: Unpack[ByteSoftmaxTensors]
+) -> Binding: ...
+
+@overload
 def bind(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Binding: ...
 
 @overload
@@ -508,6 +530,11 @@ def initialize(
 @overload
 def initialize(
     self: CompiledOperator[operators.ActivationReluDesc], **tensors: Unpack[ActivationReluInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ByteSoftmaxDesc], **tensors: Unpack[ByteSoftmaxInputs]
 ) -> Submission: ...
 
 @overload

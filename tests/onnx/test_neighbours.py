@@ -120,6 +120,10 @@ NODES: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
             {"kernel_shape": [2, 2], "channels_last": 1},
         ],
     ),
+    "com.microsoft.QLinearSoftmax": (
+        [*A, *OUT],
+        [{"opset": 13}, {"opset": 17, "axis": 1}, {"opset": 12}, {"opset": 11, "axis": 2}, {"opset": 9, "axis": 0}],
+    ),
     "com.microsoft.QLinearGlobalAveragePool": ([*A, *OUT], [{"channels_last": 0}, {"channels_last": 1}]),
 }
 
