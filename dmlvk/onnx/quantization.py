@@ -375,9 +375,7 @@ def _sum(node: Node, operands: Sequence[Names], result: Names, end: Node) -> onn
 def _softmax(node: Node, operands: Sequence[Names], result: Names, end: Node) -> onnx.NodeProto:
     inputs, default = [*operands[0], *result], 1 if node.version < ROWS_OF_ONE_AXIS else -1
     attributes = {"opset": node.version, "axis": node.attributes.get("axis", default)}
-    return helper.make_node(
-        "QLinearSoftmax", inputs, list(end.outputs), name=node.name, domain=MICROSOFT, **attributes
-    )
+    return helper.make_node("QLinearSoftmax", inputs, list(end.outputs), name=node.name, domain=MICROSOFT, **attributes)
 
 
 POOL_ATTRIBUTES = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")

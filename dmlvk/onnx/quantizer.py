@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # A scale for each channel needs DequantizeLinear's attribute axis.
 LEAST_OPSET = 13
-# What the device runs as integers. A Softmax, a layer normalization and the like keep their floats: as integers they
-# would lose accuracy, and run on the host all the same.
+# What the device runs as integers. A Softmax keeps its floats: a byte has shares in steps of 1/256. A layer normalization
+# and the like would lose accuracy, and run on the host all the same.
 QUANTIZED_OPERATORS = (
     *("Add", "AveragePool", "Clip", "Concat", "Conv", "Flatten", "Gemm", "GlobalAveragePool", "LeakyRelu", "MatMul"),
     *("MaxPool", "Mul", "Pad", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Split", "Squeeze", "Transpose"),
@@ -96,8 +96,8 @@ def quantize(
     -----
     The steps: conversion to opset 13, if it is older; ONNX Runtime's basic optimization, which puts batch
     normalizations into convolutions and makes constants of what is constant; inference of sizes; calibration on
-    `data`; `onnxruntime.quantization.quantize_static`, with uint8 values and int8 weights. Softmax and other operators
-    that no device runs keep their floats. `quantization_report` says what the result is worth.
+    `data`; `onnxruntime.quantization.quantize_static`, with uint8 values and int8 weights. Softmax and operators that
+    no device runs keep their floats. `quantization_report` says what the result is worth.
 
     Examples
     --------

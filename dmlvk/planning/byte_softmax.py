@@ -40,9 +40,7 @@ WORK_OF_ELEMENT = 8
 ADDITIONS_PER_SECOND = 10e6
 
 
-def plan(
-    desc: ByteSoftmaxDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]
-) -> Plan:
+def plan(desc: ByteSoftmaxDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
     """Plan a BYTE_SOFTMAX: see `dmlvk.planning.plan`."""
     return _SoftmaxPlanner(desc, PlanBuilder(profile, offsets), chosen_path(desc, profile, path)).plan()
 

@@ -27,8 +27,8 @@ SEED, EPOCHS = 0, 40
 TRAINING = 1200
 # The network belongs to the package, whose demo shows it.
 PACKAGE = Path(__file__).resolve().parents[2] / "dmlvk" / "demo"
-# Operators that become integers. Softmax stays in floats.
-QUANTIZED = ["Conv", "Relu", "Flatten", "Gemm"]
+# Operators that become integers: all of them.
+QUANTIZED = ["Conv", "Relu", "Flatten", "Gemm", "Softmax"]
 
 
 def digits() -> tuple[Array, Array]:

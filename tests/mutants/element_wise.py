@@ -88,6 +88,18 @@ MUTANTS = (
         ("byte_table_mean:planes:lanes=8;*",),
     ),
     Mutant(
+        "shares that are halves of a step round up",
+        "byte_softmax/softmax.glsl",
+        (("low > its_low : (k & 1) != 0;", "low > its_low : true;"),),
+        ("byte_softmax:rows:*table=equal;*",),
+    ),
+    Mutant(
+        "a row's parts forget the sum",
+        "byte_softmax/softmax.glsl",
+        (("sum = with_terms(sum, row_of_group * LANES);", "sum = with_terms(0, row_of_group * LANES);"),),
+        ("byte_softmax:rows:length=512;*",),
+    ),
+    Mutant(
         "sums in integers round up",
         "windows/sum.glsl",
         (
