@@ -54,13 +54,13 @@ def test_any_softmax_has_the_bits_of_onnx_runtime(device: dmlvk.Device, seed: in
     """Of all ranks and axes, old and new, with all kinds of scales and zero points."""
     rng = np.random.default_rng(seed)
     for rank in range(1, 5):
-        shape = rng.integers(1, 4, rank)
+        shape = list(map(int, rng.integers(1, 4, rank)))
         axis = int(rng.integers(rank))
-        shape[axis] = rng.choice([1, 2, 10, 257, 1000])
+        shape[axis] = int(rng.choice([1, 2, 10, 257, 1000]))
         x = of_one_width(rng, dtype, shape)
         model = softmax(
             x,
-            scale=float(2 ** rng.uniform(-12, 1)),
+            scale=float(2 ** rng.uniform(*rng.choice([(-12, 1), (-120, 120)]))),
             step=float(rng.choice([STEP_OF_SHARES, 1 / 255, 1 / 127, 1e-4, 0.3])),
             zero=None if rng.random() < 0.5 else int(rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1)),
             axis=axis - (rank if rng.random() < 0.5 else 0),
@@ -114,10 +114,9 @@ def test_rows_in_any_order_of_memory(device: dmlvk.Device, channels_last: bool) 
     ("fields", "reason"),
     [
         ({"step": 2.0}, "in steps of 2"),
-        ({"step": 2.0**-25, "scale": 2.0**-40}, "in steps of"),
-        ({"scale": 2.0**-30}, "far from the output's"),
+        ({"step": 2.0**-25}, "in steps of"),
     ],
-    ids=["coarse", "fine", "far"],
+    ids=["coarse", "fine"],
 )
 def test_other_steps_stay_on_the_host(device: dmlvk.Device, fields: dict[str, Any], reason: str) -> None:
     x = of_one_width(np.random.default_rng(4), np.uint8, (3, 9))
