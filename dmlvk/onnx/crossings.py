@@ -32,9 +32,13 @@ IDLE_OPERATORS = {
 }
 # A node that moves at most this many bytes, with at most this many operations, runs on one thread in ONNX Runtime.
 FEW_BYTES, FEW_OPERATIONS = 1 << 14, 1 << 17
+# ONNX Runtime has work for a further thread in each of these seconds of a node: 100,000 clocks.
+SECONDS_OF_A_THREAD = 33e-6
 # Bytes that one processor moves in a second. Its operations: eight multiply-adds of bytes a clock, at 2 GHz, which is
 # what a whole network reaches, not the peak.
 HOST_BYTES, HOST_OPERATIONS = 4e9, 32e9
+# Bytes that the host's memory gives or takes in a second: those of one channel of DDR4-2400.
+HOST_MEMORY = 19.2e9
 # Operations of a product whose sizes are not known before the run: those of a small convolution.
 UNKNOWN_OPERATIONS = 1e8
 REASON = "it costs less on the host: what the device would save is less than what crossing the bus costs"
@@ -45,8 +49,9 @@ class Costs:
     """What runs and crossings cost. Each is a physical quantity; the choice needs no more than their magnitudes.
 
     host_call: seconds of a node on the host beside its work: ONNX Runtime's own dispatch.
-    host_bytes, host_operations: bytes that one processor of the host moves in a second, and operations of quantized
-        products that all do.
+    processors: the host's.
+    host_bytes, host_memory: bytes that one of them moves in a second, and all of them: those of the memory.
+    host_operations: operations of quantized products that all do in a second.
     device_dispatch: seconds of a dispatch beside its work.
     device_bytes, device_operations: the same of the device.
     crossing: seconds of a value's way over the bus beside its bytes: the end of a submission or of a part on the host,
@@ -55,7 +60,9 @@ class Costs:
     """
 
     host_call: float
+    processors: int
     host_bytes: float
+    host_memory: float
     host_operations: float
     device_dispatch: float
     device_bytes: float
@@ -71,7 +78,9 @@ def costs_of(profile: DeviceProfile) -> Costs:
     units = (rates.matrix if profile.cooperative_matrices else 0.0, rates.dot_product, rates.integer)
     return Costs(
         host_call=4e-6,
+        processors=processors(),
         host_bytes=HOST_BYTES,
+        host_memory=HOST_MEMORY,
         host_operations=HOST_OPERATIONS * processors(),
         device_dispatch=rates.dispatch,
         device_bytes=min(rates.copy, 1e11) if is_cpu else rates.copy,
@@ -120,7 +129,10 @@ def cheaper_on_host(
         readers.discard(source)
         if not readers or (source == host and readers == {host}):
             continue
-        seconds = costs.crossing + _size(name, graph, kinds) / costs.bus_bytes
+        size = _size(name, graph, kinds)
+        if name in graph.inputs and all(user.op_type == "QuantizeLinear" for user in users[name]):
+            size = _size(users[name][0].writes[0], graph, kinds)  # see `quantized_inputs`
+        seconds = costs.crossing + size / costs.bus_bytes
         # However many nodes read a value on the other side, it crosses once: they share an end of their own.
         up, down = ("up", name), ("down", name)
         if source != host:
@@ -143,7 +155,9 @@ def _seconds(node: Node, graph: Graph, kinds: Mapping[str, ShapeAndType], costs:
     moved = sum(_size(name, graph, kinds) for name in (*node.reads, *node.writes))
     operations = _operations(node, graph, kinds)
     on_device = max(moved / costs.device_bytes, operations / costs.device_operations)
-    on_host = max(moved / costs.host_bytes, operations / costs.host_operations)
+    alone = moved / costs.host_bytes
+    threads = 1.0 if node.op_type in IDLE_OPERATORS else min(max(1.0, alone / SECONDS_OF_A_THREAD), costs.processors)
+    on_host = max(alone / threads, moved / costs.host_memory, operations / costs.host_operations)
     return costs.device_dispatch + on_device, costs.host_call + on_host
 
 

@@ -80,27 +80,6 @@ def _session_options(runtime: Any, wanted: HostOptions, optimize: bool, threads:
     return options
 
 
-def threads_of_a_part(wanted: int, kinds_of_devices: int, given: int, before: float, after: float) -> int:
-    """The threads of one of the host's parts.
-
-    ONNX Runtime makes a pool of threads for each session, and each part is one. Python can give all of them one pool,
-    but then every other session of the process has to use it too, or fails. So the parts share the threads that one
-    session of the whole would have, in proportion to their work. Each has its caller's thread; the others are dealt out
-    in the order of the parts.
-
-    wanted: the threads of one session of the whole; 0 for as many as there are processors.
-    kinds_of_devices: the kinds of devices of a session, each of which has parts of its own.
-    given: the threads of earlier parts, without their caller's.
-    before, after: the share of the host's work that is in earlier parts, and that with this part's.
-    Returns 0 if there is one part, which may have as many as ONNX Runtime takes by default.
-    """
-    if kinds_of_devices == 1 and (before, after) == (0.0, 1.0):
-        return wanted
-    others = (wanted or processors()) // kinds_of_devices - 1
-    share = int(others * after + 0.5) - int(others * before + 0.5)
-    return 1 + max(0, min(share, others - given))
-
-
 def processors() -> int:
     """The processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,7 +17,6 @@ from dmlvk.onnx.errors import RefusedError
 from dmlvk.onnx.foreseen import foreseen, sized
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.held import Held, own_results
-from dmlvk.onnx.host import processors, threads_of_a_part
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.quantized_inputs import crossing_bytes
 from dmlvk.onnx.registry import ENTRIES
@@ -26,9 +24,9 @@ from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
 from dmlvk.runtime.device import Device
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
-# ONNX Runtime has work for a second thread in a node of more seconds than these: 100,000 clocks. Without optimization
-# it shares smaller ones all the same, which takes longer.
-SECONDS_OF_A_THREAD = 33e-6
+# Parts of the host that have a pool of threads. One part of a run works at a time, with as many threads as one session of
+# the whole would have; those of the others sleep. Work is not known well enough to share one session's among them.
+POOLS = 16
 # Operators each step of which waits for the one before.
 RECURRENT = {"GRU", "LSTM", "RNN"}
 # Steps are kept for this many combinations of input sizes.
@@ -282,20 +280,15 @@ class Schedule:
         self.direct: DirectRun | None = None
         self._work = work or {}
 
-    def shares(self, nodes: Sequence[Node]) -> tuple[float, float]:
-        """The share of the host's work in the steps so far, and the share in them together with these nodes."""
-        earlier = [node.index for step in self.steps for node in step.nodes if node.index in self.on_host]
-        here = [node.index for node in nodes]
-        # Exact sums do not depend on the order.
-        before, after, whole = (
-            fsum(self._work.get(index, 0.0) for index in indexes) for indexes in (earlier, earlier + here, self.on_host)
-        )
-        return (before / whole, min(1.0, after / whole)) if whole else (0.0, 0.0)
+    def has_work_for_threads(self, nodes: Sequence[Node]) -> bool:
+        """Whether ONNX Runtime gains by threads that share the work of one of the nodes.
 
-    def longest(self, nodes: Sequence[Node]) -> float:
-        """The most seconds of work that threads can share in one of the nodes."""
-        work = (self._work.get(node.index, 0.0) for node in nodes if node.op_type not in RECURRENT)
-        return max(work, default=0.0)
+        Without optimization it shares smaller ones than these all the same, which takes longer.
+        """
+        work = [(self._work.get(node.index, 0.0), node.op_type in RECURRENT) for node in nodes]
+        if self.graph.host_optimizes:
+            return any(seconds > 0.0 for seconds, _ in work)
+        return any(seconds > crossings.SECONDS_OF_A_THREAD and not is_recurrent for seconds, is_recurrent in work)
 
     def again(self, own: Callable[[DeviceStep, bool], DeviceStep]) -> Schedule:
         """The same schedule with steps of its own on the device, which a function makes of these."""
@@ -353,11 +346,9 @@ class HostSteps:
         return found
 
     def _new(self, schedule: Schedule, nodes: Sequence[Node], private: frozenset[str]) -> HostStep:
-        graph, kinds = schedule.graph, self._kinds_of_devices
-        wanted = graph.host_options.intra_op_num_threads
-        given = sum((step.threads or processors()) - 1 for step in schedule.steps if isinstance(step, HostStep))
-        threads = threads_of_a_part(wanted, kinds, given, *schedule.shares(nodes))
-        if not graph.host_optimizes and schedule.longest(nodes) <= SECONDS_OF_A_THREAD:
-            threads = 1
-        spins = kinds == 1 and len(nodes) == len(graph.nodes)
+        graph = schedule.graph
+        pools = sum(step.threads != 1 for step in schedule.steps if isinstance(step, HostStep))
+        has_pool = pools < POOLS and schedule.has_work_for_threads(nodes)
+        threads = graph.host_options.intra_op_num_threads if has_pool else 1
+        spins = self._kinds_of_devices == 1 and len(nodes) == len(graph.nodes)
         return HostStep(graph, nodes, schedule.keeps_all, private, threads, spins)
