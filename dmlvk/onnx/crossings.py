@@ -130,8 +130,9 @@ def cheaper_on_host(
         if not readers or (source == host and readers == {host}):
             continue
         size = _size(name, graph, kinds)
+        # The host quantizes a large input on its way: see `quantized_inputs`.
         if name in graph.inputs and all(user.op_type == "QuantizeLinear" for user in users[name]):
-            size = _size(users[name][0].writes[0], graph, kinds)  # see `quantized_inputs`
+            size = _size(users[name][0].writes[0], graph, kinds)
         seconds = costs.crossing + size / costs.bus_bytes
         # However many nodes read a value on the other side, it crosses once: they share an end of their own.
         up, down = ("up", name), ("down", name)

@@ -24,8 +24,8 @@ from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
 from dmlvk.runtime.device import Device
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
-# Parts of the host that have a pool of threads. One part of a run works at a time, with as many threads as one session of
-# the whole would have; those of the others sleep. Work is not known well enough to share one session's among them.
+# Parts of the host that have a pool of threads, each as large as a session's of the whole: one part of a run works at a
+# time, and the others' threads sleep. Work is not known well enough to deal out the threads of one session.
 POOLS = 16
 # Operators each step of which waits for the one before.
 RECURRENT = {"GRU", "LSTM", "RNN"}
@@ -325,8 +325,7 @@ class Schedule:
 class HostSteps:
     """The host's steps of a session: all devices share them, and all runs at once. Each lasts as long as its schedules.
 
-    kinds_of_devices: each kind may have other nodes on the host, and so steps of its own, with a share of the
-        processors.
+    kinds_of_devices: each kind may have other nodes on the host, and so steps of its own.
     """
 
     def __init__(self, kinds_of_devices: int) -> None:

@@ -34,7 +34,9 @@ from tests.onnx.models import (
 
 COSTS = Costs(
     host_call=1.0,
+    processors=1,
     host_bytes=10.0,
+    host_memory=1e9,
     host_operations=1e3,
     device_dispatch=0.5,
     device_bytes=100.0,
@@ -78,7 +80,9 @@ def cost(graph: Graph, kinds: dict[str, Any], host: set[int], costs: Costs) -> f
         moved = sum(size[name] for name in (*node.reads, *node.writes))
         is_view = node.op_type == "Identity"
         if node.index in host:
-            total += costs.host_call + (0 if is_view else moved / costs.host_bytes)
+            threads = 1 if node.op_type == "Concat" else costs.processors
+            seconds = max(moved / costs.host_bytes / threads, moved / costs.host_memory)
+            total += costs.host_call + (0 if is_view else seconds)
         elif not is_view:
             total += costs.device_dispatch + moved / costs.device_bytes
     for name, bytes_ in size.items():
@@ -112,12 +116,29 @@ def test_traffic_is_what_a_profile_counts(device: dmlvk.Device) -> None:
     )
 
 
+def test_an_input_that_is_quantized_crosses_as_levels() -> None:
+    """The host does that on the way to the device, so nothing is gained by a part of the host before it."""
+    generator = np.random.default_rng(3)
+    parameters = convolution_parameters(generator, (8, 8, 3, 3))
+    quantized: Any = ("QuantizeLinear", ["x", "x_scale", "x_zero"], ["q"], {})
+    x = elements(generator, np.float32, (1, 8, 64, 64))
+    model = model_of([quantized, convolution(parameters, "q")], {"x": x}, {"y": np.uint8}, parameters)
+    graph = Graph(load(model))
+    kinds = inferred_kinds(graph, {"x": (x.shape, x.dtype)})
+    costs = replace(COSTS, host_bytes=1e9, device_bytes=1e9)
+    assert not cheaper_on_host(graph, obstacles(graph), kinds, costs)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_no_division_costs_less(seed: int) -> None:
     graph, kinds = random_graph(seed)
     generator = np.random.default_rng(seed)
     costs = replace(
-        COSTS, crossing=float(generator.choice([0.01, 0.3, 3.0])), host_bytes=float(generator.choice([5, 50]))
+        COSTS,
+        crossing=float(generator.choice([0.01, 0.3, 3.0])),
+        host_bytes=float(generator.choice([5, 50])),
+        host_memory=float(generator.choice([100, 1e9])),
+        processors=int(generator.choice([1, 8])),
     )
     on_host = obstacles(graph)
     free = [node.index for node in graph.nodes if node.index not in on_host]

@@ -8,7 +8,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from onnx import helper
 
 import dmlvk
 from dmlvk.onnx import InferenceSession
-from dmlvk.onnx.host import threads_of_a_part
+from dmlvk.onnx.on_device import POOLS
 from dmlvk.onnx.steps import HostStep
 from tests.onnx.models import (
     Array,
@@ -370,31 +369,30 @@ def _threads(device: str, model: bytes, feeds: dict[str, Array], wanted: int) ->
 
 
 @pytest.mark.parametrize("wanted", [8, 2, 1])
-def test_the_parts_of_the_host_share_the_threads_of_one_session(device: dmlvk.Device, wanted: int) -> None:
-    """As their work: a heavy part among many small ones has nearly all."""
+def test_parts_with_work_for_threads_have_those_of_one_session(device: dmlvk.Device, wanted: int) -> None:
+    """Small parts have none. Of very many parts with such work, the first ones have them."""
     generator = np.random.default_rng(6)
     parameters = convolution_parameters(generator, (3, 3, 1, 1))
+    constants: dict[str, Array] = {**parameters, "p": np.array(1 / 256, np.float32), "o": np.array(0, np.uint8)}
+    constants["heavy"] = elements(generator, np.uint8, (32, 20000))
     nodes: list[Node] = []
+    outputs: dict[str, Any] = {"x40": np.uint8}
     for k in range(40):
         nodes.append(convolution(parameters, f"x{k}" if k else "x", f"q{k}"))
         softmax = [f"q{k}", "y_scale", "y_zero", "p", "o"]
         nodes.append(("com.microsoft.QLinearSoftmax", softmax, [f"x{k + 1}"], {"axis": 1, "opset": 13}))
-        if k == 20:
-            nodes.append(("MatMulInteger", [f"x{k + 1}", "heavy"], ["wide"], {}))
-            nodes.append(("ReduceMax", ["wide"], ["most"], {"keepdims": 0}))
-    constants: dict[str, Array] = {**parameters, "p": np.array(1 / 256, np.float32), "o": np.array(0, np.uint8)}
-    constants["heavy"] = elements(generator, np.uint8, (32, 20000))
+        if k >= 20:
+            nodes.append(("MatMulInteger", [f"x{k + 1}", "heavy"], [f"wide{k}"], {}))
+            nodes.append(("ReduceMax", [f"wide{k}"], [f"most{k}"], {"keepdims": 0}))
+            outputs[f"most{k}"] = np.int32
     x = elements(generator, np.uint8, (1, 3, 32, 32))
-    model = model_of(nodes, {"x": x}, {"x40": np.uint8, "most": np.int32}, constants).SerializeToString()
+    model = model_of(nodes, {"x": x}, outputs, constants).SerializeToString()
     found, right, started, parts = ONNX_RUNTIME.call("threads", _threads, device.name, model, {"x": x}, wanted)
     require_equal(found, right)
     assert len(parts) == 40
-    threads = [part[0][1] for part in parts]
-    (heavy,) = (count for part in parts for kind, count in part if kind == "MatMulInteger")
-    assert sum(threads) - len(threads) <= wanted - 1
-    assert heavy >= max(wanted - 1, min(wanted, 2))
+    assert [part[0][1] for part in parts] == 20 * [1] + POOLS * [wanted] + (20 - POOLS) * [1]
     # The drivers have threads of their own, a few.
-    assert started <= wanted - 1 + 8
+    assert started <= POOLS * (wanted - 1) + 8
 
 
 def _started(device: str, models: list[bytes], feeds: list[dict[str, Array]]) -> list[int]:
@@ -459,22 +457,6 @@ def test_small_nodes_without_optimization_have_one_thread(device: dmlvk.Device, 
     parameters = convolution_parameters(generator, (16, 16, 3, 3))
     model = model_of([convolution(parameters)], {"x": x}, {"y": np.uint8}, parameters).SerializeToString()
     assert ONNX_RUNTIME.call("whole", _threads_of_a_whole, device.name, model, {"x": x}) == [threads]
-
-
-@pytest.mark.parametrize("kinds_of_devices", [1, 2])
-def test_threads_are_dealt_out_as_the_work(kinds_of_devices: int) -> None:
-    generator = np.random.default_rng(7)
-    for _ in range(200):
-        wanted, count = generator.integers(1, 40), int(generator.integers(2, 30))
-        ends = np.concatenate([[0.0], np.cumsum(generator.random(count) ** 9)])
-        ends /= ends[-1]
-        others = wanted // kinds_of_devices - 1
-        given = 0
-        for before, after in pairwise(ends):
-            threads = threads_of_a_part(int(wanted), kinds_of_devices, given, before, after)
-            assert abs(threads - 1 - max(others, 0) * (after - before)) <= 1
-            given += threads - 1
-        assert given == max(others, 0)
 
 
 WITH_ONE_POOL = """
