@@ -52,7 +52,7 @@ class RandomNetwork:
                 *(self.mapped, self.paired, self.pooled_max, self.averaged, self.joined, self.resized),
                 *(self.convolved, self.multiplied, self.mean_of_floats, self.padded, self.padded_float),
                 *(self.pooled_function, self.chosen, self.chosen_float, self.extreme, self.extreme_float),
-                self.summed_float,
+                *(self.summed_float, self.softmaxed),
             ]
         )
         for _ in range(int(g.integers(3, 9))):
@@ -103,6 +103,16 @@ class RandomNetwork:
         attributes = {} if operator == "QLinearSigmoid" else {"alpha": 0.1}
         reads = [name, scale, zero, out_scale, out_zero]
         self.nodes.append((MICROSOFT + operator, reads, [self.set(shape, out_scale, out_zero)], attributes))
+
+    def softmaxed(self) -> None:
+        """The shares along an axis, in steps of 1/256."""
+        name, shape, scale, zero = self.pick()
+        dtype = self.type_of(zero)
+        out = self.constant(1 / 256), self.constant(np.iinfo(dtype).min, dtype)
+        axis = int(self.generator.integers(-len(shape), len(shape)))
+        attributes = {"axis": axis, "opset": int(self.generator.choice([11, 13]))}
+        reads = [name, scale, zero, *out]
+        self.nodes.append((MICROSOFT + "QLinearSoftmax", reads, [self.set(shape, *out)], attributes))
 
     def paired(self) -> None:
         """An addition or a multiplication, of two values or of one and a part of another."""

@@ -364,7 +364,8 @@ def two_parts(operator: str) -> tuple[Network, str]:
     """A network with a node of the host in its middle."""
     network = Network(12, (2, 6, 8, 8))
     middle = network.convolve(network.convolve("x", 16, 3), 6)
-    scales = [network.constant(np.array(each)) for each in (np.float32(0.1), np.uint8(3))]
+    # A softmax with such a scale stays on the host.
+    scales = [network.constant(np.array(each)) for each in (np.float32(0), np.uint8(3))]
     if operator == "BitShift":
         (added,) = network.add(operator, [middle, "x"], [(2, 6, 8, 8)], direction="LEFT")
     else:
