@@ -24,6 +24,7 @@ from dmlvk.demo import measure, photograph
 from dmlvk.demo.panels import quantized_linear_convolution_panels, slice1_panels
 from dmlvk.demo.sheet import _places
 from dmlvk.runtime.device_info import RejectedDevice
+from tests.programs import python
 
 ROOT = Path(__file__).parents[1]
 
@@ -124,8 +125,7 @@ def test_the_version_is_written_in_one_place() -> None:
 
 def test_devices_without_a_driver_says_what_to_install(tmp_path: Path) -> None:
     environment = dict(os.environ, VK_DRIVER_FILES=str(tmp_path), VK_ICD_FILENAMES=str(tmp_path), DMLVK_VALIDATE="0")
-    command = [sys.executable, "-m", "dmlvk", "devices"]
-    finished = subprocess.run(command, capture_output=True, text=True, env=environment)
+    finished = python("-m", "dmlvk", "devices", env=environment)
     assert finished.returncode == 1
     assert "Traceback" not in finished.stderr
     assert len(finished.stderr.strip().splitlines()) == 1

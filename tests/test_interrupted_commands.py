@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import dmlvk
 from dmlvk.command_line.terminal import INTERRUPTED
 from dmlvk.conformance.results_file import read_results
 from dmlvk.runtime.tuned_paths import PREFIX
+from tests.programs import python
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
@@ -36,9 +36,9 @@ main(sys.argv[2:])
 
 def interrupted(folder: Path, step: int, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command on the first test driver, with a cache of its own, and interrupt it as a step begins."""
-    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(step), *map(str, arguments), "--device", "llvmpipe"]
+    command = ["-W", "ignore", "-c", PROGRAM, step, *arguments, "--device", "llvmpipe"]
     environment = {**os.environ, "DMLVK_CACHE_DIR": str(folder / "cache"), "DMLVK_VALIDATE": "0"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    return python(*command, env=environment, timeout=300)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from dmlvk.benchmark.timing import Times
 from dmlvk.command_line import main
 from dmlvk.command_line.terminal import PlainConsole
 from tests.onnx.models import elements, model_of
+from tests.programs import python
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,9 +49,8 @@ def test_a_network_beside_onnx_runtime(device: dmlvk.Device, tmp_path: Path) -> 
     x = network.convolution(network.maximum(x, 3, 2, 1, 1), 16, 1)
     network.product(network.mean(x), 10)
     onnx.save(model_of_network(network), model)
-    command = [sys.executable, "-m", "dmlvk", "bench", "--model", model, "--device", device.profile.name]
-    command += ["--batch", "1", "--batch", "3", "--rounds", "3", "--json", file, "--plot", picture, "--markdown", page]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, cwd=ROOT)
+    command = ["-m", "dmlvk", "bench", "--model", model, "--device", device.profile.name, "--batch", 1, "--batch", 3]
+    done = python(*command, "--rounds", 3, "--json", file, "--plot", picture, "--markdown", page, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "DIFFERENT" not in done.stdout
     record = read(file)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,6 +22,7 @@ from dmlvk.conformance.running.runner import CLOSING, Runner
 from dmlvk.errors import DeviceError
 from tests.conformance.drill_cases import all_cases
 from tests.conftest import DEVICE_NAMES
+from tests.programs import python
 
 DRILLS = "tests.conformance.drill_cases:all_cases"
 WRONG = "drill:build:it=wrong"
@@ -318,6 +317,5 @@ def test_results_without_validation_do_not_stand_for_those_with_it(tmp_path: Pat
 
 
 def test_python_m_dmlvk_is_the_same_command() -> None:
-    command = [sys.executable, "-m", "dmlvk", "conformance", "--list", "--cases", DRILLS, "drill:build:*"]
-    finished = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    finished = python("-m", "dmlvk", "conformance", "--list", "--cases", DRILLS, "drill:build:*")
     assert finished.stdout.splitlines() == ["# drill:build (2 cases)", WRONG, "drill:build:it=confused"]

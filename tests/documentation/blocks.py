@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.programs import python
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(`{3,})(\w*)([^\n]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
@@ -79,9 +79,7 @@ class Program:
             whole += "\n" * (lines - whole.count("\n")) + code
         # The kernels' own tests have the validation layer.
         environment = {**os.environ, "DMLVK_VALIDATE": "0", "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
-            [sys.executable, "-c", whole], env=environment, capture_output=True, text=True, timeout=SECONDS
-        )
+        done = python("-c", whole, env=environment, timeout=SECONDS)
         assert done.returncode == 0, f"{self.path}: {done.stderr}"
 
 

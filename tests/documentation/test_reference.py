@@ -8,8 +8,6 @@ import inspect
 import os
 import pkgutil
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from dmlvk import operators
 from dmlvk.operators.registry import OPERATORS
 from tests.conftest import DEVICE_NAMES
 from tests.documentation.blocks import ROOT
+from tests.programs import python
 
 PAGES = sorted(path for path in (ROOT / "docs" / "reference").glob("*.rst") if path.stem != "index")
 DIRECTIVE = re.compile(r"^\.\. auto(class|function|exception):: ([\w.]+)(?:\(\))?\n((?:[ ]+.*\n|\n)*)", re.MULTILINE)
@@ -48,9 +47,8 @@ DOCUMENTED = sorted({name for _, name, _ in NAMES} | {f"dmlvk.{desc.__name__}" f
 @pytest.mark.parametrize("page", [page for page in PAGES if page != TORCH], ids=lambda page: page.stem)
 def test_the_examples_of_a_page_give_what_they_show(page: Path) -> None:
     """In a process of its own: ONNX Runtime and a cluster are among them."""
-    command = [sys.executable, "-W", "ignore", "-m", "doctest", "-o", "ELLIPSIS", str(page)]
-    environment = {**os.environ, "DMLVK_DEVICE": DEVICE_NAMES[0], "DMLVK_VALIDATE": "0", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    environment = {**os.environ, "DMLVK_DEVICE": DEVICE_NAMES[0], "DMLVK_VALIDATE": "0"}
+    done = python("-W", "ignore", "-m", "doctest", "-o", "ELLIPSIS", page, env=environment, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

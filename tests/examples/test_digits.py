@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from dmlvk.demo.palette import DARK, LIGHT, Palette
 from dmlvk.onnx import Row
 from dmlvk.onnx.checking import Finding
 from examples.digits import recognize
+from tests.programs import python
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 ROOT = Path(__file__).parents[2]
@@ -41,9 +41,7 @@ main(["demo", *sys.argv[1:]])
 
 def program(device: dmlvk.Device, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python in a process of its own, which has ONNX Runtime."""
-    environment = dict(os.environ, DMLVK_DEVICE=device.profile.name)
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120)
+    return python(*arguments, env={**os.environ, "DMLVK_DEVICE": device.profile.name}, timeout=120)
 
 
 def _read(device: str) -> Reading:

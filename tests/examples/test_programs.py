@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import dmlvk
 from dmlvk.command_line import main
 from examples import dxdispatch_model, one_hot_masks, photograph_filters
 from tests.examples.test_digits import program
+from tests.programs import python
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -101,10 +100,10 @@ def test_the_workflow_runs(device: dmlvk.Device, tmp_path: Path) -> None:
     for command in commands:
         chosen = re.sub(rf"--fraction \$\{{\{{ matrix.part \}}\}}/{len(part)}", "--sample 6", command)
         assert "$" not in chosen
-        words = [sys.executable, "-m", *shlex.split(chosen)]
+        words = ["-m", *shlex.split(chosen)]
         if "conformance" in words:
             words += ["--device", device.name]
-        finished = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        finished = python(*words, cwd=tmp_path, timeout=300)
         assert finished.returncode == 0, finished.stdout + finished.stderr
         written += re.findall(r"--(?:json|junit|html) (\S+)", chosen)
     kept = job["steps"][-1]["with"]["path"].split()

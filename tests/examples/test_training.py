@@ -5,8 +5,6 @@ The whole training is in tests/models.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from examples.digits.layers import Array, Convolution, Dense, Layer, Rectifier
 from examples.digits.network import Network
 from examples.digits.train import answers, archive, quantized, split
 from tests.onnx.models import onnx_runtime
+from tests.programs import python
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +110,7 @@ def test_without_scikit_learn_one_line_says_what_to_install() -> None:
         "import sys; sys.modules['sklearn'] = None; sys.argv = ['train']\n"
         "from examples.digits.train import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    done = python("-c", program, timeout=120)
     assert done.returncode == 1
     assert done.stderr.startswith("Error: the data come with scikit-learn: pip install scikit-learn")
     assert len(done.stderr.strip().splitlines()) == 1

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,6 +34,7 @@ from tests.onnx.models import (
     model_of,
     require_equal,
 )
+from tests.programs import python
 
 
 def network() -> tuple[onnx.ModelProto, dict[str, Array]]:
@@ -306,12 +304,8 @@ def test_a_session_and_an_operator_with_owned_tensors_travel(device: dmlvk.Devic
     content = pickle.dumps((InferenceSession(model, device), operator, x, tensors))
     others = [name for name in DEVICE_NAMES if name.lower() not in device.name.lower()]
     other = others[0] if others else device.name
-    done = subprocess.run(
-        [sys.executable, "-c", f"import os; os.environ['DMLVK_DEVICE'] = {other!r}\n{UNPICKLE}"],
-        input=content,
-        capture_output=True,
-        cwd=Path(__file__).parents[2],
-        timeout=120,
+    done = python(
+        "-c", f"import os; os.environ['DMLVK_DEVICE'] = {other!r}\n{UNPICKLE}", input=content, text=False, timeout=120
     )
     assert done.returncode == 0, done.stderr.decode()
     name, y, output = pickle.loads(done.stdout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import warnings
@@ -28,6 +27,7 @@ from tests.onnx.models import (
     require_equal,
     weights,
 )
+from tests.programs import python
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 NODES: list[Node] = [("Transpose", ["x"], ["o"], {"perm": [1, 0]}), ("Relu", ["x"], ["out"], {})]
@@ -470,6 +470,5 @@ print([array.tolist() for array in session.run(None, {"x": np.array([[1, -2, 3]]
 
 
 def test_in_a_process_with_one_pool_for_all_sessions(device: dmlvk.Device) -> None:
-    command = [sys.executable, "-c", WITH_ONE_POOL, _model().hex(), device.name]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = python("-c", WITH_ONE_POOL, _model().hex(), device.name, timeout=120)
     assert ended.stdout.strip() == "[[[1.0], [-2.0], [3.0]], [[1.0, 0.0, 3.0]]]", ended.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +13,19 @@ from onnx import numpy_helper
 
 import dmlvk
 from tests.onnx.float_models import classifier, inputs
+from tests.programs import python
 
 ROOT = Path(__file__).parents[2]
 
 
-def python(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DMLVK_VALIDATE": "0"}
-    command = [sys.executable, "-W", "error::UserWarning:__main__", "-c", program, *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "DMLVK_VALIDATE": "0"}
+    return python("-W", "error::UserWarning:__main__", "-c", program, *arguments, env=environment, timeout=120)
 
 
 def quantized(*arguments: object) -> subprocess.CompletedProcess[str]:
     program = "import sys; from dmlvk.command_line import main; main(['quantize', *sys.argv[1:]])"
-    return python(program, *arguments)
+    return run(program, *arguments)
 
 
 @pytest.fixture
@@ -96,7 +95,7 @@ data = [np.random.default_rng(2).integers(0, 256, inputs(20).shape).astype(np.fl
 exact = quantization_report(model, quantize(model, data), data, device="llvmpipe")
 assert 40 < max(layer.decibels + layer.lost for layer in exact.layers) <= 50.001, exact.layers
 """
-    done = python(program)
+    done = run(program)
     assert done.returncode == 0, done.stderr
 
 
@@ -119,7 +118,7 @@ made = quantize(model, [{"x": np.ones((2, 6), np.float32), "z": -np.ones((2, 8),
 names = {node.op_type for node in made.graph.node}
 assert {"QLinearMatMul", "QLinearAdd"} < names and "Gemm" not in names, names
 """
-    done = python(program)
+    done = run(program)
     assert done.returncode == 0, done.stderr
 
 
@@ -198,7 +197,7 @@ def interrupt(self, name):
 terminal.Steps.__call__ = interrupt
 main(["quantize", *sys.argv[1:]])
 """
-    done = python(program, model, "--data", tmp_path / "data.npz", "-o", tmp_path / "out.onnx", "--no-report")
+    done = run(program, model, "--data", tmp_path / "data.npz", "-o", tmp_path / "out.onnx", "--no-report")
     assert done.returncode == 0, done.stderr
     assert "Interrupted: calibrated with 3 of 400 inputs" in done.stderr
     onnx.checker.check_model(onnx.load(tmp_path / "out.onnx"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.checking import check, check_values, first_difference
 from dmlvk.onnx.host import HostPart
 from tests.onnx.models import convolution, convolution_parameters, convolved, elements, model_of
+from tests.programs import python
 
 SHAPE = (2, 3, 9, 8)
 
@@ -67,9 +66,7 @@ def test_a_model_in_floats_says_that_nothing_runs_on_the_device(tmp_path: Path) 
     )
     path = tmp_path / "floats.onnx"
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
-    command = [sys.executable, "-m", "dmlvk", "run", str(path)]
-    environment = {**os.environ, "DMLVK_DEVICE": "llvmpipe"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    done = python("-m", "dmlvk", "run", path, timeout=120, env={**os.environ, "DMLVK_DEVICE": "llvmpipe"})
     assert done.returncode == 0, done.stderr
     assert "1 host. Nothing runs on the device." in done.stdout
     assert "Inputs: x, tensor(float) [3]." in done.stdout
@@ -78,8 +75,7 @@ def test_a_model_in_floats_says_that_nothing_runs_on_the_device(tmp_path: Path) 
 
 
 def test_the_check_with_onnx_runtime(device: dmlvk.Device, model: tuple[Path, dict[str, np.ndarray]]) -> None:
-    command = [sys.executable, "-m", "dmlvk", "run", str(model[0]), "--check", "--device", device.name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2])
+    done = python("-m", "dmlvk", "run", model[0], "--check", "--device", device.name, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("equal") == 2
     assert "reference evaluator" not in done.stderr

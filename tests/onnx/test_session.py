@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import warnings
 from pathlib import Path
@@ -28,6 +26,7 @@ from tests.onnx.models import (
     require_equal,
     session_with_onnx_runtime,
 )
+from tests.programs import python
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 
@@ -434,8 +433,7 @@ print(len(caught), caught[0].message)
 
 
 def test_without_onnx_runtime_a_warning_says_so_once(device: dmlvk.Device) -> None:
-    command = [sys.executable, "-c", WITHOUT_ONNX_RUNTIME, device.name]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=120)
+    done = python("-c", WITHOUT_ONNX_RUNTIME, device.name, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1 dmlvk.onnx: the package onnxruntime is not installed"), done.stdout
 

@@ -6,7 +6,6 @@ import _thread
 import gc
 import os
 import re
-import subprocess
 import sys
 import textwrap
 import threading
@@ -27,6 +26,7 @@ from dmlvk.runtime.implementation import Implementation, Initialized
 from dmlvk.vulkan import host_threads
 from dmlvk.vulkan.pipelines import PIPELINES_KEPT_ON_CPU, Pipelines
 from tests.amount import THOROUGH
+from tests.programs import python
 from tests.runtime.convolutions import Convolution, convolution
 from tests.runtime.test_fork import MAY_FORK
 
@@ -462,11 +462,9 @@ def started(device, sizes=range(5, 17)):
 
 
 def run(device: dmlvk.Device, program: str, status: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, *MAY_FORK, "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(program), device.name],
+    done = python(
+        *(*MAY_FORK, "-c", textwrap.dedent(PROGRAM) + textwrap.dedent(program), device.name),
         env={**os.environ, "DMLVK_BACKGROUND": "1", "DMLVK_VALIDATE": "0"},
-        capture_output=True,
-        text=True,
         timeout=LONGEST_PROGRAM,
     )
     assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr[-3000:]}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import dmlvk
 from dmlvk.vulkan.instance import open_devices
 from dmlvk.vulkan.library import vk
 from tests.amount import THOROUGH
+from tests.programs import python
 from tests.runtime.busy import keep_busy
 from tests.runtime.small_work import DESC, VALUES
 from tests.vulkan.variants import copy_desc, open_variant
@@ -28,13 +28,7 @@ PROMPTLY = 60.0
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, "DMLVK_BACKGROUND": "1", "DMLVK_VALIDATE": "0"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    return python(*arguments, env={**os.environ, "DMLVK_BACKGROUND": "1", "DMLVK_VALIDATE": "0"}, timeout=600)
 
 
 @pytest.mark.parametrize("how", ["close", "drop"])

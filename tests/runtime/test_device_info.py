@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +16,7 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.runtime.device_info import DeviceList, binary_size
 from dmlvk.vulkan.instance import Instance
 from dmlvk.vulkan.library import vk
+from tests.programs import python
 from tests.vulkan.variants import copy_desc, open_variant
 
 DESC = dmlvk.TensorDesc("int32", (64,))
@@ -109,13 +108,7 @@ print(json.dumps({"found": found, "left": left, "child": child}))
 
 
 def ask(*arguments: str, **environment: str) -> dict[str, object]:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        env={**os.environ, "DMLVK_VALIDATE": "0", **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = python("-c", PROGRAM, *arguments, env={**os.environ, "DMLVK_VALIDATE": "0", **environment}, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     answer: dict[str, object] = json.loads(done.stdout)
     return answer

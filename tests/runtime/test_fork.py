@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
 
 import dmlvk
+from tests.programs import python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 
@@ -119,13 +118,7 @@ print("parent", flush=True)
 
 def run(device: dmlvk.Device, more: str) -> list[str]:
     program = textwrap.dedent(PROGRAM).replace("MORE", textwrap.dedent(more))
-    done = subprocess.run(
-        [sys.executable, *MAY_FORK, "-c", program, device.name],
-        env={**os.environ, "DMLVK_VALIDATE": "0"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = python(*MAY_FORK, "-c", program, device.name, env={**os.environ, "DMLVK_VALIDATE": "0"}, timeout=240)
     assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}{done.stderr}"
     return done.stdout.splitlines()
 

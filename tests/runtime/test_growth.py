@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 
@@ -12,6 +11,7 @@ import pytest
 import dmlvk
 from dmlvk.vulkan import pipelines
 from tests.amount import THOROUGH
+from tests.programs import python
 
 # Fewer than by default, so that they are soon as many as there may be.
 OPERATORS_KEPT = 24 if THOROUGH else 8
@@ -78,11 +78,9 @@ def test_thousands_of_different_convolutions(device: dmlvk.Device, series: str) 
     # than are kept.
     sizes = [3000, 1000] if THOROUGH else {"dense": [400, 200], "depthwise": [36, 20]}[series]
     limits = [OPERATORS_KEPT, PIPELINES_KEPT]
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM), device.name, series, *map(str, [*sizes, *limits])],
+    done = python(
+        *("-c", textwrap.dedent(PROGRAM), device.name, series, *sizes, *limits),
         env={**os.environ, "DMLVK_VALIDATE": "0"},
-        capture_output=True,
-        text=True,
         timeout=None if THOROUGH else 300,
     )
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dis
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -21,6 +20,7 @@ import pytest
 import dmlvk
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.queue import Queue
+from tests.programs import python
 from tests.vulkan.variants import copy_desc, open_variant
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (64,))
@@ -60,13 +60,7 @@ def test_a_signal_during_a_wait(device: dmlvk.Device, wait: str) -> None:
         assert (b.numpy() == values).all()
     print("closed")
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "DMLVK_VALIDATE": "0"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = python("-c", textwrap.dedent(program), env={**os.environ, "DMLVK_VALIDATE": "0"}, timeout=120)
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted running\nclosed\n", "", 0)
 
 

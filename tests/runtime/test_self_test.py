@@ -39,6 +39,7 @@ from dmlvk.vulkan.host_threads import Job
 from dmlvk.vulkan.pipeline_cache import PipelineCache
 from tests.planning.quantized_linear_convolution.matrix_devices import SPLIT_K_DEVICES, constant, size_of
 from tests.profiles import NAMES, load
+from tests.programs import python
 from tools.pipelines import pipelines
 
 DESC = convolution(12, 24, 3, 1, (9, 10), is_last=False)
@@ -368,8 +369,7 @@ def test_a_process_that_ends_in_the_question(device: dmlvk.Device, path: str) ->
     """Once can be chance: it is asked again. Then the path is not taken."""
 
     def run(how: str) -> tuple[int, str]:
-        command = [sys.executable, "-c", ENDS, path, device.profile.name, how]
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120)
+        done = python("-c", ENDS, path, device.profile.name, how, timeout=120)
         return done.returncode, done.stdout.strip()
 
     assert run("ends")[0] == 7

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -14,16 +13,11 @@ import dmlvk
 from dmlvk.errors import DeviceLostError, OutOfMemoryError, ValidationError
 from dmlvk.vulkan.library import check, failure, vk
 from dmlvk.vulkan.recorder import Recorder
+from tests.programs import python
 
 
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return python("-c", textwrap.dedent(program), env={**os.environ, **environment}, timeout=120)
 
 
 def test_every_result_code_has_a_text() -> None:

@@ -27,6 +27,7 @@ from dmlvk.vulkan import pipeline_cache
 from dmlvk.vulkan.library import vk
 from dmlvk.vulkan.pipeline_cache import HEADER, PipelineCache, cache_folder
 from tests.damaged_files import Damage, damages
+from tests.programs import python
 from tests.vulkan.variants import copy_desc
 
 DESC = dmlvk.TensorDesc(dmlvk.DataType.INT32, (100,))
@@ -327,7 +328,7 @@ device = dmlvk.Device({device.name!r})
 device.compile(copy_desc(dmlvk.TensorDesc(dmlvk.DataType.INT32, (100,))))
 os._exit(9)
 """
-    assert subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2]).returncode == 9
+    assert python("-c", program).returncode == 9
     saved = driver_data(folder)
     assert use(device) == saved != b""
 
