@@ -47,6 +47,9 @@ from dmlvk.vulkan.library import raise_messages, vk  # noqa: E402
 
 DEVICE_NAMES = [name.strip() for name in os.environ.get("DMLVK_TEST_DEVICES", "llvmpipe,SwiftShader").split(",")]
 
+# By day one in so many sets of parameters runs, of a test with the mark.
+SHARES = {"half_by_day": 2, "quarter_by_day": 4}
+
 _checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile("default", deadline=None, max_examples=50, suppress_health_check=_checks)
 # The same examples in each run, so that everyone can reproduce a failure in CI.
@@ -71,26 +74,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out by day what is `nightly`, half of what is `half_by_day`, and what is past a driver's sample."""
+    """Leave out by day what is `nightly`, other shares of what runs in parts, and what is past a driver's sample."""
     if THOROUGH or config.getoption("--every-driver"):
         return
     by_day: list[pytest.Item] = []
     at_night: list[pytest.Item] = []
     for item in items:
-        is_left = item.get_closest_marker("nightly") is not None or _is_other_half(item) or _is_past_sample(item)
+        is_left = item.get_closest_marker("nightly") is not None or _is_other_share(item) or _is_past_sample(item)
         (at_night if is_left else by_day).append(item)
     if at_night:
         config.hook.pytest_deselected(items=at_night)
         items[:] = by_day
 
 
-def _is_other_half(item: pytest.Item) -> bool:
-    """Whether `half_by_day` leaves an item to the night: an odd sum of its values' places in their lists.
+def _is_other_share(item: pytest.Item) -> bool:
+    """Whether `half_by_day` or `quarter_by_day` leaves an item to the night.
 
-    A value of one parameter still meets each value of another, if there is a third parameter.
+    The sum of its values' places in their lists decides. A value of one parameter still meets each value of another, if
+    there is a third parameter.
     """
     call = getattr(item, "callspec", None)
-    if has_named_devices or item.get_closest_marker("half_by_day") is None or call is None:
+    divisor = next((number for name, number in SHARES.items() if item.get_closest_marker(name)), 1)
+    if has_named_devices or divisor == 1 or call is None:
         return False
     places, of_fixtures = 0, set(call.params) - {"device"}
     for mark in item.iter_markers("parametrize"):
@@ -99,7 +104,7 @@ def _is_other_half(item: pytest.Item) -> bool:
         lists = [getattr(each, "values", each if len(names) > 1 else (each,)) for each in mark.args[1]]
         places += [tuple(values) for values in lists].index(given)
         of_fixtures -= set(names)
-    return (places + sum(call.indices[name] for name in of_fixtures)) % 2 == 1
+    return (places + sum(call.indices[name] for name in of_fixtures)) % divisor != 0
 
 
 def _is_past_sample(item: pytest.Item) -> bool:

@@ -363,6 +363,9 @@ def test_conformance(kind: str, device: dmlvk.Device, tmp_path: Path) -> None:
 def test_bench_of_a_record(kind: str, tmp_path: Path) -> None:
     record = json.loads((Path(__file__).parents[1] / "bench" / "results" / "nvidia-h200-resnet50.json").read_text())
 
+    record["runs"] = record["runs"][:1]
+    record["runs"][0]["layers"] = record["runs"][0]["layers"][:3]
+
     def replaced(value: Any, text: str) -> Any:
         """The record with a text at the end of each text that nothing is looked up by."""
         if isinstance(value, list):

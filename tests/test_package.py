@@ -52,6 +52,7 @@ def test_a_tag_that_is_not_the_versions_is_refused(monkeypatch: pytest.MonkeyPat
         package.main()
 
 
+@pytest.mark.nightly
 def test_the_wheel_from_the_sdist_is_the_same(built: tuple[Path, Path], tmp_path: Path) -> None:
     sdist, wheel = built
     (again,) = package.build(package.unpack(sdist, tmp_path / "sdist"), tmp_path / "again", "wheel")

@@ -357,7 +357,7 @@ def test_figures_of_wrong_types_are_one_line(figures: dict[str, Any], tmp_path: 
     lists: tuple[list[Any], ...] = ([1], [None], [[]], [{}], [{"name": "a"}])
     records += [figures | {"cases": value} for value in lists]
     if not THOROUGH:
-        records = records[::3]  # each member with other values: three in ten
+        records = records[::9]  # each member with another value or two of ten
     failed = 0
     for number, record in enumerate(records):
         path.write_text(json.dumps(record))
@@ -367,7 +367,7 @@ def test_figures_of_wrong_types_are_one_line(figures: dict[str, Any], tmp_path: 
         failed += 1
         assert len(finished.output.splitlines()) == 1, (number, finished.output)
         refused(finished, str(path))
-    assert failed > 35
+    assert failed > 11
 
 
 def trap(folder: Path, name: str) -> None:

@@ -25,8 +25,11 @@ TUNED = FOLDER / "nvidia-h100-paths.jsonl"
 
 @pytest.mark.parametrize(
     ("file", "count", "worst_mean"),
-    [(RESULTS, 816 + 92, 1.06), (RANDOM, 500 + 300, 1.08), (TUNED, 731, 1.06)],
-    ids=["networks", "random", "tuned"],
+    [
+        pytest.param(RESULTS, 816 + 92, 1.06, id="networks"),
+        pytest.param(RANDOM, 500 + 300, 1.08, id="random", marks=pytest.mark.nightly),
+        pytest.param(TUNED, 731, 1.06, id="tuned", marks=pytest.mark.nightly),
+    ],
 )
 def test_choices_are_close_to_the_fastest_path(file: Path, count: int, worst_mean: float) -> None:
     """By recorded times; of a few choices there is none, because they were estimated to take far longer."""

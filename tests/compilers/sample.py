@@ -123,10 +123,10 @@ def descriptors() -> Iterator[tuple[str, OperatorDesc, bool]]:
         yield name, desc, False
 
 
-def dispatches(profile: DeviceProfile) -> Iterator[Planned]:
-    """The dispatches of all descriptors on a device."""
+def dispatches(profile: DeviceProfile, *, chosen_alone: bool = False) -> Iterator[Planned]:
+    """The dispatches of all descriptors on a device, or those alone whose path the planner takes by itself."""
     for name, desc, in_every_path in descriptors():
-        for path in (None, *KERNEL_PATHS[type(desc)]) if in_every_path else (None,):
+        for path in (None, *KERNEL_PATHS[type(desc)]) if in_every_path and not chosen_alone else (None,):
             try:
                 planned = plan(desc, profile, path=path)
             except ValueError:  # the operator or the device does not have the path

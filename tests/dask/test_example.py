@@ -17,6 +17,7 @@ from tests.conftest import DEVICE_NAMES
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.nightly
 def test_on_a_cluster_of_its_own() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "examples.dask_map", "--batches", "5"],

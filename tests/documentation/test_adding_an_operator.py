@@ -91,6 +91,7 @@ def test_conformance_has_its_cases_and_refusals(checkout: Path) -> None:
     assert f"invalid:{STEM}:rule=output_sizes" in listed and f"invalid:{STEM}:rule=a_absent" in listed
 
 
+@pytest.mark.nightly
 def test_the_documentation_has_its_rows_its_class_and_its_kernel(checkout: Path) -> None:
     shutil.copytree(ROOT / "docs", checkout / "docs", ignore=shutil.ignore_patterns("made", "devices"))
     for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):

@@ -28,7 +28,12 @@ OTHERS = {"LD_LIBRARY_PATH", "LOCALAPPDATA", "PYTEST_CURRENT_TEST"}
 def sources(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path, ast.parse(path.read_text(encoding="utf-8"))
+            yield path, tree_of(path)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def read_variables(tree: ast.Module) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tests.onnx.random_networks import both, differences, runs
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 # `make fuzz` compares thousands.
-NETWORKS = 12
+NETWORKS = 6
 
 
 def placed(

@@ -34,6 +34,7 @@ def variant(request: pytest.FixtureRequest, device: dmlvk.Device) -> Iterator[dm
         yield found
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("sizes", [(2, 3, 20, 30), (1, 8, 64, 70), (1, 2, 400, 400), (7, 4, 262, 250)])
 def test_runs_with_other_elements(variant: dmlvk.Device, sizes: tuple[int, ...]) -> None:
     """Small values, those of more than a segment, and large ones; each result stays as it is."""

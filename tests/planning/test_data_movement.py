@@ -105,6 +105,7 @@ DESCRIPTORS: dict[str, OperatorDesc] = {
 }
 
 
+@pytest.mark.quarter_by_day
 @pytest.mark.parametrize("profile", profiles.NAMES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_plans_keep_to_the_limits_of_every_recorded_device(name: str, profile: str) -> None:

@@ -34,7 +34,7 @@ def tensors(draw: st.DrawFn) -> TensorDesc:
 
 
 @given(tensors(), tensors(), st.integers(0, 12), st.integers(0, 12))
-@examples(300)
+@examples(40)
 def test_what_is_apart_shares_no_word(first: TensorDesc, second: TensorDesc, start: int, other: int) -> None:
     start, other = start * WORD, other * WORD
     if are_apart(start, rows_of(first), other, rows_of(second)):

@@ -11,24 +11,19 @@ from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Offer, Problem
 from tests import profiles
-from tests.amount import THOROUGH
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, written_elements
 
 
+@pytest.mark.quarter_by_day
 @pytest.mark.parametrize("profile", profiles.NAMES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_the_plan_has_the_least_estimate_and_keeps_to_the_limits(name: str, profile: str) -> None:
-    """Also where a path meets an obstacle only as it is planned.
-
-    By day a quarter of the devices has its estimates compared for each descriptor, and another for the next descriptor.
-    """
+    """Also where a path meets an obstacle only as it is planned."""
     problem = Problem(DESCRIPTORS[name], profiles.load(profile), NO_OFFSETS)
     chosen = plan(problem.desc, problem.profile)
     check_plan(chosen, problem.desc, problem.profile)
     assert written_elements(chosen, problem.desc) == problem.desc.output_tensor.element_count
-    if not THOROUGH and (list(DESCRIPTORS).index(name) + profiles.NAMES.index(profile)) % 4:
-        return
     found = offers(problem)
     for offer in found:
         assert offer == Offer.of(offer.path, problem)
@@ -41,6 +36,7 @@ def test_the_plan_has_the_least_estimate_and_keeps_to_the_limits(name: str, prof
             offer.plan(problem)
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("name", ["odd", "NHWC", "ResNeXt", "depthwise", "all owned"])
 @pytest.mark.parametrize("path", ["matrix", "vectors", "integer", "float", "direct"])
 @pytest.mark.parametrize("device", ["lavapipe-22.3", "swiftshader", "lavapipe-26.2", "nvidia-h200", "intel-hsw"])

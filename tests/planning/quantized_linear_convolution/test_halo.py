@@ -16,6 +16,7 @@ from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS,
 from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, constant
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("device", MATRIX_DEVICES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_halos_wherever_a_device_has_matrices(name: str, device: str) -> None:

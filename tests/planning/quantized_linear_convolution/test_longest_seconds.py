@@ -29,6 +29,7 @@ DEVICES = ["nvidia-h200", "amd-navi21", "intel-bmg", "intel-skl", "apple-m1", "l
 MOST_PADDING = 1.6
 
 
+@pytest.mark.quarter_by_day
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_dispatches_share_the_estimate_of_the_choice(device: str, name: str) -> None:

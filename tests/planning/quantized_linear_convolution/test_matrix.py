@@ -23,7 +23,7 @@ from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS,
 from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, constant, push_constant
 
 
-@pytest.mark.half_by_day
+@pytest.mark.quarter_by_day
 @pytest.mark.parametrize("device", MATRIX_DEVICES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:

@@ -140,6 +140,7 @@ def test_k_is_cut_over_workgroups_where_tiles_are_few_and_steps_many(
     assert len(sums) == is_cut
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("device", SPLIT_K_DEVICES)
 @pytest.mark.parametrize("parts", [1, 3, 9999])
 @pytest.mark.parametrize("path", ["split_k", "vectors"])

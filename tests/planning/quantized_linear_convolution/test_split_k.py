@@ -79,6 +79,7 @@ def check_products(found: Plan, profile: DeviceProfile) -> None:
         assert constant(product, "FETCH") != PLANES
 
 
+@pytest.mark.quarter_by_day
 @pytest.mark.parametrize("device", SPLIT_K_DEVICES)
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_tiles_wherever_a_device_has_matrices_and_subgroups_of_32(name: str, device: str) -> None:

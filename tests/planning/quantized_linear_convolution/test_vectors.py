@@ -32,6 +32,7 @@ def constant(dispatch: Dispatch, name: str) -> int:
     return dispatch.specialization[kernel_interface(dispatch.kernel).specialization_constants.index(name)]
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["odd", "NHWC", "ResNeXt", "all owned", "first layer"])
 @pytest.mark.parametrize("parts", ["", "/3"])
