@@ -10,13 +10,14 @@ time on a device that was just opened, takes 1.4 hours a way on lavapipe and 13 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 
 import pytest
 
 import dmlvk
 from tests.amount import THOROUGH
-from tests.programs import python
 
 # By day, the ways without which code is left out; the others are parts of them.
 VARIANTS = ["direct", "staged-copy-queue", "background"]
@@ -30,9 +31,11 @@ needs_signals = pytest.mark.skipif(os.name == "nt", reason="Windows has no timer
 
 
 def run(module: str, device: dmlvk.Device, *arguments: str, timeout: float = 600) -> str:
-    done = python(
-        *("-m", f"tests.runtime.{module}", "--device", device.name, *arguments),
+    done = subprocess.run(
+        [sys.executable, "-m", f"tests.runtime.{module}", "--device", device.name, *arguments],
         env={**os.environ, "DMLVK_VALIDATE": "0"},
+        capture_output=True,
+        text=True,
         timeout=None if THOROUGH else timeout,
     )
     assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
