@@ -4,8 +4,7 @@
 // Maths. The terms e(x) are added in the row's order, and each addition rounds to binary32, nearest even.
 //     integers.comp adds in integers, which are exact on every device.
 //     float32.comp, which defines ROUNDS_TO_NEAREST, is for devices that promise to round to nearest even. It adds in floats
-//         while the terms have ordinary sizes: then no sum is a denormal or infinite. It begins again in integers if one has
-//         not.
+//         until it meets a term of no ordinary size, and behind that in integers: so no sum in floats is denormal or infinite.
 // The quotient is exact. With mantissas e and s of 24 bits, and s's exponent d beyond e's, it is above k + 1/2 if
 //     2 * e * steps > (2k + 1) * s * 2^d,
 // which are integers of 64 bits. An estimate in floats says where to begin; no rounding of it matters. d is not negative:
@@ -13,16 +12,18 @@
 //
 // Loops: LANES invocations take a row, and a workgroup takes ROWS rows.
 //     for each element of the row: the largest one, by way of shared memory
-//     for each LANES elements: their terms, which all lanes load, and the first lane adds
+//     for each LANES elements: their terms, which all lanes load and judge, and the first lane adds, AT_ONCE of them in a
+//         turn, so that it waits once for all of these
 //     for each word of the output: four quotients
 // A row that no window shows whole is taken in parts. Each of the three loops is a PASS then, which goes over all parts
 // before the next one does, and the largest number and the sum go from one dispatch to the next in memory.
 //
 // Layout: where a row's elements are packed, neighbouring invocations take neighbouring elements, else neighbouring rows.
 //
-// Preconditions: four storage buffers; 3 KiB of shared memory for 256 invocations. Output elements do not overlap.
+// Preconditions: four storage buffers; 4 KiB of shared memory for 256 invocations. Output elements do not overlap.
 //
 // Driver bugs avoided: none.
+#extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 1;
@@ -68,6 +69,9 @@ shared uint terms[gl_WorkGroupSize.x];
 // By row of the workgroup.
 shared uint largest_of[gl_WorkGroupSize.x];
 shared uint sum_of_row[gl_WorkGroupSize.x];
+shared uint has_odd_terms[gl_WorkGroupSize.x];
+
+const uint AT_ONCE = 8;
 
 bool is_ordinary(uint bits, uint largest) {
     return bits == 0 || bits - LEAST_ORDINARY <= largest - LEAST_ORDINARY;
@@ -84,17 +88,19 @@ uint term_of(uint level, uint largest) {
 }
 
 // A sum with the terms of LANES elements.
-uint with_terms(uint sum, uint first) {
+uint with_terms(uint sum, uint first, bool are_ordinary) {
 #ifdef ROUNDS_TO_NEAREST
-    bool are_ordinary = is_ordinary(sum, LARGEST_SUM);
-    precise float total = uintBitsToFloat(sum);
-    for (uint k = 0; k < LANES; ++k) {
-        uint term = terms[first + k];
-        are_ordinary = are_ordinary && is_ordinary(term, push.largest_term);
-        total = total + uintBitsToFloat(term);
-    }
-    if (are_ordinary)
+    if (are_ordinary && is_ordinary(sum, LARGEST_SUM)) {
+        precise float total = uintBitsToFloat(sum);
+        for (uint k = 0; k < LANES; k += AT_ONCE) {
+            float values[AT_ONCE];
+            [[unroll]] for (uint i = 0; i < AT_ONCE; ++i)
+                values[i] = k + i < LANES ? uintBitsToFloat(terms[first + k + i]) : 0.0;
+            [[unroll]] for (uint i = 0; i < AT_ONCE; ++i)
+                total = total + values[i];
+        }
         return floatBitsToUint(total);
+    }
 #endif
     for (uint k = 0; k < LANES; ++k)
         sum = added(sum, terms[first + k]);
@@ -160,14 +166,20 @@ void main() {
             largest = largest_of[row_of_group];
     }
     if (PASS == ALL || PASS == SUM) {
+        if (is_used && lane == 0)
+            has_odd_terms[row_of_group] = 0;
+        barrier();
         for (uint first = 0; first < push.count; first += LANES) {
             uint i = first + lane;
-            if (is_used)
-                terms[row_of_group * LANES + lane] =
-                    i < push.count ? term_of(level_at(source + i * push.input_strides[2]), largest) : 0;
+            if (is_used) {
+                uint term = i < push.count ? term_of(level_at(source + i * push.input_strides[2]), largest) : 0;
+                terms[row_of_group * LANES + lane] = term;
+                if (!is_ordinary(term, push.largest_term))
+                    atomicOr(has_odd_terms[row_of_group], 1);
+            }
             barrier();
             if (is_used && lane == 0)
-                sum = with_terms(sum, row_of_group * LANES);
+                sum = with_terms(sum, row_of_group * LANES, has_odd_terms[row_of_group] == 0);
             barrier();
         }
         if (is_used && lane == 0)

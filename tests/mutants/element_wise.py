@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "a row's parts forget the sum",
         "byte_softmax/softmax.glsl",
-        (("sum = with_terms(sum, row_of_group * LANES);", "sum = with_terms(0, row_of_group * LANES);"),),
+        (("sum = with_terms(sum, row_of_group", "sum = with_terms(0, row_of_group"),),
         ("byte_softmax:rows:length=512;*",),
     ),
     Mutant(
