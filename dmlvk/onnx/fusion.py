@@ -1,4 +1,4 @@
-"""Dispatches that become one: a convolution and the addition of its output, if nothing else reads that."""
+"""Dispatches that become one: a convolution and the sum of its output, or two tables, if nothing else reads between."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dmlvk.errors import DescriptorError
 from dmlvk.onnx.depths import accesses_of, by_depth
 from dmlvk.onnx.program import Operation, Program
 from dmlvk.operators import (
+    ByteTableDesc,
     ElementWiseQuantizedLinearAddDesc,
     QuantizedLinearConvolutionAddDesc,
     QuantizedLinearConvolutionDesc,
@@ -23,6 +24,7 @@ from dmlvk.tensor_desc import TensorDesc
 
 LETTERS = ("a", "b")
 PARAMETERS = ("scale_tensor", "zero_point_tensor")
+OPERANDS, TABLE = ("input_tensor", "second_input_tensor"), "table_tensor"
 
 
 def as_run(program: Program, kept: Collection[int]) -> list[Operation]:
@@ -32,7 +34,65 @@ def as_run(program: Program, kept: Collection[int]) -> list[Operation]:
     """
     given = {value.storage for value in program.inputs.values()} | program.constants.keys()
     # In order of depth the later of two branches is the longer one, which then takes the sum.
-    return by_depth(written_in_place(fused(by_depth(program.operations), kept), given.union(kept)))
+    operations = fused(by_depth(composed(program.operations, kept)), kept)
+    return by_depth(written_in_place(operations, given.union(kept)))
+
+
+def composed(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
+    """The dispatches of a program, in order, with one table in place of two that follow each other.
+
+    kept: storages whose contents are read after the last dispatch, or written before the first.
+    """
+    uses = Counter(storage for operation in operations for storage, _ in operation.places.values())
+    tables: dict[tuple[int, int], int] = {}
+    found: list[Operation | None] = list(operations)
+    for number, operation in enumerate(operations):
+        if not isinstance(operation.desc, ByteTableDesc):
+            continue
+        for field in OPERANDS:
+            place = operation.places.get(field)
+            before = None if place is None or place[0] in kept or uses[place[0]] != 2 else tables.get(place)
+            first, second = None if before is None else found[before], found[number]
+            both = None if first is None or second is None else _composed(first, second, field)
+            if both is not None and before is not None:
+                found[before], found[number] = None, both
+        tables[operation.places["output_tensor"]] = number
+    return [operation for operation in found if operation is not None]
+
+
+def _composed(first: Operation, second: Operation, field: str) -> Operation | None:
+    """A table of what the first one reads, in place of a table that reads its output as `field`; None if it has none.
+
+    A table for each channel, of pairs, is left alone: it would take 64 KiB for each.
+    """
+    inner, outer = first.desc, second.desc
+    assert isinstance(inner, ByteTableDesc)
+    assert isinstance(outer, ByteTableDesc)
+    between, operand = inner.output_tensor, outer.tensors[field]
+    axes = {desc.axis for desc in (inner, outer)} - {None}
+    if (between.sizes, between.element_strides) != (operand.sizes, operand.element_strides):
+        return None
+    if inner.second_input_tensor is not None or len(axes) > 1 or (axes and outer.second_input_tensor is not None):
+        return None
+    if not all(TABLE in operation.owned for operation in (first, second)):
+        return None
+    indexes = np.asarray(first.owned[TABLE]).view(np.uint8).reshape(-1, 256)
+    table = np.asarray(second.owned[TABLE])
+    if outer.second_input_tensor is not None:
+        table = table.reshape(256, 256).take(indexes[0], OPERANDS.index(field)).reshape(-1)
+    elif axes:
+        rows = np.broadcast_to(table.reshape(-1, 256), (max(len(indexes), table.size // 256), 256))
+        table = np.take_along_axis(rows, np.broadcast_to(indexes, rows.shape).astype(np.intp), 1)
+    else:
+        table = table.take(indexes[0])
+    desc = replace(
+        outer,
+        **{field: inner.input_tensor},
+        table_tensor=TensorDesc(outer.table_tensor.data_type, table.shape, flags=outer.table_tensor.flags),
+        axis=next(iter(axes), None),
+    )
+    places = {**second.places, field: first.places["input_tensor"]}
+    return Operation(desc, places, {**second.owned, TABLE: table})
 
 
 def fused(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:

@@ -604,6 +604,13 @@ def both(
     return session.run(None, feeds), expected, session.placement
 
 
+def dispatched(model: onnx.ModelProto, feeds: dict[str, Array], selector: str) -> list[str]:
+    """The operators of a run, in their order."""
+    session = InferenceSession(model, _device(selector), placement="device")
+    session.run(None, feeds)
+    return [binding.operator_name for bindings in session._bindings() for binding in bindings]
+
+
 def runs(model: onnx.ModelProto, feeds: Sequence[dict[str, Array]], selector: str) -> list[list[Array] | str]:
     """The outputs of runs of one session, or the words of their errors."""
     session = InferenceSession(model, _device(selector), placement="device")

@@ -9,12 +9,17 @@ import onnx
 import pytest
 
 import dmlvk
+from dmlvk import DataType, TensorDesc
 from dmlvk.onnx.foreseen import foreseen
+from dmlvk.onnx.fusion import composed
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
-from dmlvk.operators import QuantizedLinearConvolutionAddDesc
+from dmlvk.onnx.program import Operation
+from dmlvk.operators import ByteTableDesc, QuantizedLinearConvolutionAddDesc
 from tests.onnx.models import Array, convolution, convolution_parameters, elements, model_of
+from tests.onnx.random_networks import dispatched
 from tests.onnx.test_neighbours import placed
+from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 Parts = tuple[list[Any], dict[str, Array], dict[str, Array]]
 
@@ -82,3 +87,78 @@ def test_sums_that_stay_apart(device: dmlvk.Device, kind: str) -> None:
     model, feeds = apart(kind)
     assert not sums(model, feeds)
     placed(device, model, feeds)
+
+
+def tables(kind: str) -> tuple[onnx.ModelProto, dict[str, Array], int]:
+    """A model with two tables, one after the other, that chains of nodes do not join; and how many a run has.
+
+    The first is m = y * sigmoid(y): together with what follows, it would have three sources on the way, or differ by
+    channels beside two.
+    """
+    (first, _), feeds, constants = parts()
+    generator = np.random.default_rng(6)
+    constants |= {"channels": elements(generator, np.uint8, (6, 1, 1)), "s_scale": np.array(1 / 256, np.float32)}
+    constants |= {"s_zero": np.array(0, np.uint8)}
+    y, s, m = (["y", "y_scale", "y_zero"], ["s", "s_scale", "s_zero"], ["m", "z_scale", "r_zero"])
+    other = [{"channels": "channels"}.get(kind, "r"), "r_scale", "r_zero"]
+    last = [*other, *m] if kind == "second" else [*m, *other]
+    nodes: list[Any] = [
+        first,
+        ("com.microsoft.QLinearSigmoid", [*y, *s[1:]], ["s"], {}),
+        ("com.microsoft.QLinearMul", [*y, *s, *m[1:]], ["m"], {}),
+        ("com.microsoft.QLinearMul", [*last, "z_scale", "y_zero"], ["z"], {}),
+    ]
+    outputs: dict[str, Any] = {"z": np.uint8, **({"m": np.uint8} if kind == "an output" else {})}
+    if kind == "read twice":
+        nodes.append(("com.microsoft.QLinearAdd", [*m, *y, "z_scale", "r_zero"], ["v"], {}))
+        outputs["v"] = np.uint8
+    if kind == "channels":
+        del feeds["r"]
+    return model_of(nodes, feeds, outputs, constants), feeds, 2 if kind in ("an output", "read twice") else 1
+
+
+@pytest.mark.parametrize("kind", ["channels", "first", "second", "an output", "read twice"])
+def test_two_tables_are_one(device: dmlvk.Device, kind: str) -> None:
+    model, feeds, count = tables(kind)
+    placed(device, model, feeds)
+    assert ONNX_RUNTIME.call("networks", dispatched, model, feeds, device.name).count("BYTE_TABLE") == count
+
+
+@pytest.mark.parametrize("second", [None, "input_tensor", "second_input_tensor"])
+@pytest.mark.parametrize("axes", [(None, None), (1, None), (None, 1), (1, 1), (0, 1)])
+def test_a_table_of_a_table(axes: tuple[int | None, int | None], second: str | None) -> None:
+    """Of one byte, or of a pair, one byte of which is the first table's; for all, or for each index along an axis."""
+    generator, sizes, strides = np.random.default_rng(7), (2, 3, 300), (900, 1, 3)
+    kinds = (np.int8, np.uint8)
+    given = TensorDesc(DataType.INT8, sizes, strides)
+
+    def table(axis: int | None, kind: Any, length: int, **inputs: TensorDesc) -> tuple[ByteTableDesc, Array]:
+        rows = () if axis is None else (sizes[axis],)
+        elements_of = elements(generator, kind, (*rows, length))
+        desc = TensorDesc(DataType.from_numpy(np.dtype(kind)), elements_of.shape)
+        output = TensorDesc(desc.data_type, sizes, strides)
+        return ByteTableDesc(table_tensor=desc, axis=axis, output_tensor=output, **inputs), elements_of
+
+    inner, first = table(axes[0], kinds[0], 256, input_tensor=given)
+    field = second or "input_tensor"
+    others = {} if second is None else {"input_tensor": given, "second_input_tensor": given}
+    outer, last = table(axes[1], kinds[1], 1 << (8 if second is None else 16), **{**others, field: inner.output_tensor})
+    places = dict.fromkeys(others, (3, 0)) | {field: (1, 0), "output_tensor": (2, 0)}
+    operations = [
+        Operation(inner, {"input_tensor": (0, 0), "output_tensor": (1, 0)}, {"table_tensor": first}),
+        Operation(outer, places, {"table_tensor": last}),
+    ]
+    values = {storage: elements(generator, np.int8, sizes) for storage in (0, 3)}
+
+    def found(program: list[Operation]) -> Array:
+        held = dict(values)
+        for each in program:
+            read = {name: held[at] for name, (at, _) in each.places.items() if name != "output_tensor"}
+            held[each.places["output_tensor"][0]] = dmlvk.reference.run(each.desc, **read, **each.owned)
+        return held[2]
+
+    joined = composed(operations, {2})
+    possible = axes == (None, None) or (second is None and axes != (0, 1))
+    assert len(joined) == (1 if possible else 2)
+    np.testing.assert_array_equal(found(joined), found(operations))
+    assert len(composed(operations, {1, 2})) == 2, "what is read between stays"
