@@ -30,10 +30,12 @@ from dmlvk.planning.families.windows import (
     CHANNEL,
     COLUMN,
     ELEMENTS,
+    MOST_TURNS,
     ROWS,
     VECTORS,
     WORD_SIZE,
     WORKGROUPS_OF_PROCESSOR,
+    Strips,
     Windows,
     WindowsPart,
     stages_of,
@@ -48,6 +50,12 @@ STEM = "quantized_linear_average_pooling"
 
 # Storage buffers of a kernel that reads each scale and zero point in a buffer of its own.
 BUFFER_COUNT = 7
+# What the kernels have registers for. Few invocations a workgroup: all of them keep their registers as long as one of
+# them makes a mean once more.
+STRIPS = {ROWS: Strips(4, 12, turns=1, invocations=64), VECTORS: Strips(1, 6, invocations=64)}
+# The same where workgroups may find thresholds together (kernels/quantized_linear_average_pooling/thresholds.glsl).
+STRIPS_WITH_THRESHOLDS = {ROWS: Strips(4, 12, turns=MOST_TURNS), VECTORS: Strips(1, 6)}
+MOST_TAPS_WITH_THRESHOLDS = 16
 # What outputs whose taps are cut have in memory, in bytes, and the most of them at a time.
 STATE_SIZE = 8
 MOST_STATES = 1 << 20
@@ -59,7 +67,10 @@ MOST_TAPS_OF_PLANES = 1 << 23
 # shared memory, and vectors that they take side by side, which are whole lines of caches.
 PLANE_WORKGROUP = 128
 LANES = 8
-# Bytes of a plane for each invocation of planes.comp, at most twice as many.
+# Bytes of a plane that planes.comp takes in one part. 256 planes and their sums fit 16 KiB of shared memory, which all
+# devices have.
+SMALL_PLANE = 56
+# Bytes of a larger plane for each invocation, at most twice as many.
 BYTES_OF_PART = 16
 
 
@@ -260,7 +271,7 @@ class _PoolingPlanner:
             ):
                 return None
         size = self.builder.workgroup_size
-        parts = min(size, 1 << max(0, taps // BYTES_OF_PART - 1).bit_length())
+        parts = 1 if taps <= SMALL_PLANE else min(size, 1 << max(0, taps // BYTES_OF_PART - 1).bit_length())
         planes = extents[0] * extents[CHANNEL]
         dispatch = self._plane_windows(f"{STEM}/planes", part, 1, 1)
         dispatch.push(planes=planes, channels=extents[CHANNEL])
@@ -287,14 +298,22 @@ class _PoolingPlanner:
             bytes_moved=end - first + part.count,
         )
 
+    @property
+    def _strips(self) -> dict[str, Strips]:
+        taps = self.desc.geometry.tap_count
+        return STRIPS_WITH_THRESHOLDS if taps % 2 == 0 and taps <= MOST_TAPS_WITH_THRESHOLDS else STRIPS
+
     def _vectors(self, part: WindowsPart, words: int, is_only: bool) -> Dispatch:
-        kernel = self._kernel(VECTORS)
-        bind = partial(self._parameters, part=part)
-        return self.windows.vectors(kernel, part, words, is_only=is_only, bind=bind, specialization=self._constants)
+        kernel, bind, strips = self._kernel(VECTORS), partial(self._parameters, part=part), self._strips[VECTORS]
+        return self.windows.vectors(
+            kernel, part, words, is_only=is_only, bind=bind, specialization=self._constants, strips=strips
+        )
 
     def _rows(self, part: WindowsPart, is_only: bool) -> Dispatch:
-        bind = partial(self._parameters, part=part)
-        return self.windows.rows(self._kernel(ROWS), part, is_only=is_only, bind=bind, specialization=self._constants)
+        kernel, bind, strips = self._kernel(ROWS), partial(self._parameters, part=part), self._strips[ROWS]
+        return self.windows.rows(
+            kernel, part, is_only=is_only, bind=bind, specialization=self._constants, strips=strips
+        )
 
     def _elements(
         self, part: WindowsPart, number: int | None, has_more: bool, state: int | None, is_only: bool

@@ -55,11 +55,25 @@ Binary32 sum_of_taps(Binary32 t, uint source, uvec3 strides, Taps taps, Paramete
     return t;
 }
 
-// The byte of a window that has all its taps in this dispatch, whose sum of integers is known.
-uint exact_mean(int sum, uint source, uvec3 strides, Taps taps, uint n, Parameters p) {
+// The sum of a window's taps as integers, without the zero point.
+int sum_of_integers(uint source, uvec3 strides, Taps taps) {
+    int sum = 0;
+    for (uint d = taps.low.x; d < taps.high.x; ++d)
+        for (uint h = taps.low.y; h < taps.high.y; ++h)
+            for (uint w = taps.low.z; w < taps.high.z; ++w) {
+                uint at = source + d * strides.x + h * strides.y + w * strides.z;
+                sum += input_number(byte_of(input_words[at >> 2], at));
+            }
+    return sum;
+}
+
+// The byte of a window that has all its taps in this dispatch.
+uint exact_mean(uint source, uvec3 strides, Taps taps, Parameters p) {
+    uint count = number_of(taps);
     if (IS_GLOBAL != 0)
-        return exact_plane(sum, p);
+        return exact_plane(sum_of_integers(source, strides, taps) - p.input_zero_point * int(count), p);
     if (!is_usable(p.input_scale) || !is_usable(p.output_scale))
         return uint(LOWEST) & 0xFF;
-    return finished_mean(sum_of_taps(Binary32(0, 0, false), source, strides, taps, p), n, p);
+    Binary32 t = sum_of_taps(Binary32(0, 0, false), source, strides, taps, p);
+    return finished_mean(t, TAPS_OF_MEAN != 0 ? TAPS_OF_MEAN : count, p);
 }

@@ -36,8 +36,6 @@ layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) buffer Output { uint output_words[]; };
 layout(set = 0, binding = 2) buffer State { uint state[]; };
 
-const uint WINDOW_TAPS = WINDOW_D * WINDOW_H * WINDOW_W;
-
 #include "windows/words.glsl"
 #include "windows/elements.glsl"
 #include "parameters.glsl"
@@ -60,20 +58,13 @@ uint mean_of(Place place) {
     uint taps_inside = number_of(taps);
 
     int sum = 0;
-    if (IS_GLOBAL != 0 || TAKES_STATE + LEAVES_STATE == 0) {
-        for (uint d = taps.low.x; d < taps.high.x; ++d)
-            for (uint h = taps.low.y; h < taps.high.y; ++h)
-                for (uint w = taps.low.z; w < taps.high.z; ++w) {
-                    uint at = source + d * strides.x + h * strides.y + w * strides.z;
-                    sum += input_number(byte_of(input_words[at >> 2], at));
-                }
-        sum -= p.input_zero_point * int(taps_inside);
-    }
+    if (IS_GLOBAL != 0 || TAKES_STATE + LEAVES_STATE == 0)
+        sum = sum_of_integers(source, strides, taps) - p.input_zero_point * int(taps_inside);
     if (TAKES_STATE + LEAVES_STATE == 0) {
         uint n = TAPS_OF_MEAN != 0 ? TAPS_OF_MEAN : taps_inside;
         bool is_certain;
         uint byte = estimated_mean(sum, 1.0 / float(n), p, is_certain);
-        return is_certain ? byte : exact_mean(sum, source, strides, taps, n, p);
+        return is_certain ? byte : exact_mean(source, strides, taps, p);
     }
 
     uint at = state_of(place);

@@ -7,12 +7,12 @@
 // Vulkan promises neither a rounding mode nor a correct division. So y is found in two steps:
 //
 // - An estimate, for every output: v = sum(x - zx) * sx / (sy * n) + zy from the exact sum of integers. If v is not close to
-//   the middle between two integers, y is the integer next to it, on every device. The bound: an operand rounds to within
-//   2^-24 of it, and so does each of the additions; with A = sum |x - zx| <= 255 * taps, t is within
-//   2^-24 * sx * A * (taps + 1) of sx * sum(x - zx). The two divisions add 2^-24 of the quotient each. So v is within
-//   255 * (taps + 3) * 2^-24 * sx / sy of the number that is rounded at last, and that one is a sum within 2^-15 of its
-//   value. The estimate itself is a division (2.5 units in the last place), two products and a sum, of a number below 512
-//   where it matters: 2^-12.
+//   the middle between two integers, y is the integer next to it, on every device. The bound: with X = max |x - zx|, the
+//   k-th operand rounds to within 2^-24 * sx * X, and the k-th sum to within 2^-24 * sx * X * k. So t is within
+//   2^-24 * sx * X * taps * (taps + 3) / 2 of sx * sum(x - zx), and each of the two divisions adds 2^-24 of a quotient. In
+//   all, that is 2^-24 * sx / sy * X * (taps + 7) / 2. The estimate itself is at most three divisions (2.5 units in the last
+//   place of 24 bits each) and two products (1 unit): 10 * 2^-23 of |v - zy|, which is below Y = max |y - zy| + 1/2 where it
+//   matters. Two sums with zy, below 256, round to within 2^-16 and 2^-17.
 // - The others are computed once more, operation by operation, in integers (Binary32). These are few, except where the
 //   scales are equal and n is even: then a quarter of the means of 2 x 2 lie in the middle. A device that rounds to nearest
 //   even (ROUNDS_TO_NEAREST_EVEN) adds up the taps in float32, and compares the sum: thresholds.glsl.
@@ -57,29 +57,53 @@ Parameters parameters_of(uint channel) {
     p.is_ordinary = is_of_ordinary_size(p.input_scale) && is_of_ordinary_size(p.output_scale);
     if (p.is_ordinary) {
         p.ratio = uintBitsToFloat(p.input_scale) / uintBitsToFloat(p.output_scale);
-        float error = IS_GLOBAL != 0 ? 0.0 : abs(p.ratio) * (255.0 / 16000000.0) * float(WINDOW_TAPS + 3);
+        // Of a whole plane, a product of integers, the error is 7 units of the estimate, one of its sum, and 2 of the product.
+        float error = 1.0 / 2048.0;
+        if (IS_GLOBAL == 0) {
+            int least = (UNSIGNED_TYPES & 1) != 0 ? 0 : -128;
+            float input_distance = float(max(p.input_zero_point - least, least + 255 - p.input_zero_point));
+            float output_distance = float(max(p.output_zero_point - LOWEST, HIGHEST - p.output_zero_point)) + 0.5;
+            error = abs(p.ratio) * input_distance * (float(WINDOW_TAPS + 7) / 32000000.0);
+            error += output_distance / 800000.0 + 1.0 / 32768.0;
+        }
         if (error < 0.2 && abs(p.ratio) < 65536.0)
-            p.certainty = 0.5 - 1.0 / 2048.0 - error;
+            p.certainty = 0.5 - error;
     }
     return p;
 }
 
-// The mean of `taps` numbers with a sum, as a byte. `is_certain` is false if it has to be computed once more. Conversions are
-// slow on GPUs: small integers become floats, and floats integers, by way of the lowest bits of 1.5 * 2^23.
-uint estimated_mean(int sum, float reciprocal_of_taps, Parameters p, out bool is_certain) {
+// A mean of numbers with a sum, as a byte's bits in the lower ones of a word, whose upper bits are ESTIMATE: the estimate is
+// sum * factor, and the output's zero point. `deviation` is its distance from an integer. Conversions are slow on GPUs: small
+// integers become floats, and floats integers, by way of the lowest bits of 1.5 * 2^23.
+const uint ESTIMATE = 0x4B400000u;
+
+uint estimated(int sum, float factor, int zero_point, out float deviation) {
 #ifdef SUMS_ARE_SMALL
-    float number = uintBitsToFloat(0x4B400000u + uint(sum)) - 12582912.0;
+    float number = uintBitsToFloat(ESTIMATE + uint(sum)) - 12582912.0;
 #else
     float number = float(sum);
 #endif
-    float value = number * (p.ratio * reciprocal_of_taps);
+    float value = number * factor;
     if (IS_GLOBAL == 0)
-        value += float(p.output_zero_point);
+        value += float(zero_point);
     float rounded = roundEven(value);
-    is_certain = abs(value - rounded) <= p.certainty;
-    float low = float(LOWEST - (IS_GLOBAL != 0 ? p.output_zero_point : 0));
-    float shifted = clamp(rounded, low, low + 255.0) + (12582912.0 - low);
-    return (floatBitsToUint(shifted) + uint(LOWEST)) & 0xFF;
+    deviation = abs(value - rounded);
+    float low = float(LOWEST - (IS_GLOBAL != 0 ? zero_point : 0));
+    return floatBitsToUint(clamp(rounded, low, low + 255.0) + (12582912.0 - low));
+}
+
+// Four of them as a word.
+uint word_of_estimates(uvec4 bytes) {
+    return (bytes.x + (bytes.y << 8) + (bytes.z << 16) + (bytes.w << 24) - ESTIMATE * 0x01010101u)
+        ^ (LOWEST == 0 ? 0 : 0x80808080u);
+}
+
+// One mean. `is_certain` is false if it has to be computed once more.
+uint estimated_mean(int sum, float reciprocal_of_taps, Parameters p, out bool is_certain) {
+    float deviation;
+    uint byte = estimated(sum, p.ratio * reciprocal_of_taps, p.output_zero_point, deviation);
+    is_certain = deviation <= p.certainty;
+    return (byte + uint(LOWEST)) & 0xFF;
 }
 
 Binary32 from_integer(int value) {

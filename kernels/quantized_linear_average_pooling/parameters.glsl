@@ -29,6 +29,10 @@ layout(set = 0, binding = FIRST_PARAMETER_BINDING + 3) readonly buffer OutputZer
 const bool IS_PER_CHANNEL =
     (INPUT_SCALE_STRIDE | INPUT_ZERO_POINT_STRIDE | OUTPUT_SCALE_STRIDE | OUTPUT_ZERO_POINT_STRIDE) != 0;
 
+// Signed bytes become unsigned ones in the same order by their top bit, so that sums of bytes are sums of positive numbers.
+const uint FLIP = (UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80808080u;
+const int FLIPPED_ZERO = (UNSIGNED_TYPES & 1) != 0 ? 0 : 128;
+
 // A byte of the input or of the output as the number that it stands for.
 int input_number(uint byte) {
     return (UNSIGNED_TYPES & 1) != 0 ? int(byte) : bitfieldExtract(int(byte), 0, 8);

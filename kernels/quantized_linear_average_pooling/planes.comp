@@ -4,17 +4,20 @@
 //
 // Maths: mean.glsl, IS_GLOBAL. Sums of integers may be cut and added in any order.
 //
-// Loops: PARTS invocations, a power of two, take the words of a plane in turn, and workgroups take planes:
+// Loops: small planes (PARTS is 1) come into shared memory:
+//     all words of the workgroup's planes are loaded, and then stored
+//     one invocation adds up a plane, two masks and two additions for each word, and finishes it
+// PARTS invocations, a power of two, take the words of a larger plane in turn, and workgroups take planes:
 //     for each word of the invocation, BATCH at a time: one load, two masks and two additions
 //     the sums of the plane's invocations are added by way of shared memory
 //     one invocation finishes a plane: it subtracts what the first word and the last one have outside the plane
 //     one invocation stores a word of the output
 //
-// Layout: neighbouring invocations read neighbouring words. Two sums of 16 bits share a word; they are added to one of 32
+// Layout: neighbouring invocations read neighbouring words of the input. Two sums of 16 bits share a word; they are added to one of 32
 // bits after 128 words, before they can overflow.
 //
-// Preconditions: input and output are packed along N and C; at most 2^23 elements a plane. Six storage buffers. The shared
-// memory is that of a workgroup's sums and bytes: 2 KiB at most.
+// Preconditions: input and output are packed along N and C; at most 2^23 elements a plane, or 60 if PARTS is 1. Six storage
+// buffers. The shared memory is that of a workgroup's sums and bytes: 2 KiB at most; or of its planes, and 4 bytes for each.
 //
 // Driver bugs avoided: none.
 
@@ -42,16 +45,17 @@ layout(push_constant) uniform PushConstants {
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) buffer Output { uint output_words[]; };
 
-shared uint sums[gl_WorkGroupSize.x];
+#include "parameters.glsl"
+
+// Words of a workgroup's small planes, the first and the last of which it may have in part.
+const uint PLANE_WORDS = (gl_WorkGroupSize.x * TAPS_OF_MEAN + 6) / 4;
+shared uint sums[PARTS == 1 ? PLANE_WORDS : gl_WorkGroupSize.x];
 shared uint bytes[gl_WorkGroupSize.x];
 
 const uint ELEMENT_SIZE = 1;
 #include "windows/words.glsl"
-#include "parameters.glsl"
 #include "mean.glsl"
 
-const uint FLIP = (UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80808080u;
-const int FLIPPED_ZERO = (UNSIGNED_TYPES & 1) != 0 ? 0 : 128;
 const uint BATCH = 4;
 const uint BATCHES_BEFORE_OVERFLOW = 128 / BATCH;
 // Sums of a plane that one invocation adds up.
@@ -60,6 +64,43 @@ const uint FEW_PARTS = 4;
 // The sums of a word's bytes, two of them.
 uint pair_of(uint word) {
     return ((word ^ FLIP) & 0x00FF00FFu) + ((word ^ FLIP) >> 8 & 0x00FF00FFu);
+}
+
+// Brings the words of the bytes from `first` on, excluding `end`, into shared memory.
+const uint MOST_WORDS = 16;
+void load_planes(uint first, uint end) {
+    uint words[MOST_WORDS];
+    [[unroll]] for (uint k = 0; k < MOST_WORDS; ++k)
+        if (k * gl_WorkGroupSize.x < PLANE_WORDS)
+            words[k] = input_words[min(first / 4 + gl_LocalInvocationID.x + k * gl_WorkGroupSize.x, (end - 1) / 4)];
+    [[unroll]] for (uint k = 0; k < MOST_WORDS; ++k) {
+        uint at = gl_LocalInvocationID.x + k * gl_WorkGroupSize.x;
+        if (at < PLANE_WORDS)
+            sums[at] = words[k];
+    }
+}
+
+// The lowest bytes of a word, so many of them.
+uint bytes_below(int count) {
+    uint half_bits = uint(clamp(count, 0, 4)) * 4;
+    return ~(0xFFFFFFFFu << half_bits << half_bits);
+}
+
+// The sum of a plane that is in shared memory from byte `first` on.
+uint sum_of_plane(uint first) {
+    uint pair = 0;
+    [[unroll]] for (uint k = 0; k < MOST_WORDS; ++k) {
+        if (4 * k < TAPS_OF_MEAN + 3) {
+            uint word = sums[min(first / 4 + k, PLANE_WORDS - 1)] ^ FLIP;
+            int place = int(4 * k) - int(first % 4);  // of the word in the plane
+            if (k == 0)
+                word &= ~bytes_below(-place);
+            if (4 * k + 4 > TAPS_OF_MEAN)
+                word &= bytes_below(int(TAPS_OF_MEAN) - place);
+            pair += (word & 0x00FF00FFu) + (word >> 8 & 0x00FF00FFu);
+        }
+    }
+    return (pair & 0xFFFF) + (pair >> 16);
 }
 
 // The sum of a part of the words that have bytes of the plane from byte `first` on.
@@ -96,21 +137,32 @@ void main() {
     uint planes_at_once = gl_WorkGroupSize.x / PARTS;
     uint first_plane = workgroup * planes_at_once;
     uint plane = first_plane + local / PARTS, part = local % PARTS;
-    sums[local] = plane < push.planes ? sum_of_part(push.input_start + plane * TAPS_OF_MEAN, part) : 0;
-    barrier();
-    for (uint parts = PARTS / 2; parts >= FEW_PARTS; parts /= 2) {
-        if (part < parts)
-            sums[local] += sums[local + parts];
+    uint input_begin = push.input_start + first_plane * TAPS_OF_MEAN;
+    if (PARTS == 1) {
+        if (first_plane < push.planes)
+            load_planes(input_begin, push.input_start + min(first_plane + planes_at_once, push.planes) * TAPS_OF_MEAN);
         barrier();
+    } else {
+        sums[local] = plane < push.planes ? sum_of_part(push.input_start + plane * TAPS_OF_MEAN, part) : 0;
+        barrier();
+        for (uint parts = PARTS / 2; parts >= FEW_PARTS; parts /= 2) {
+            if (part < parts)
+                sums[local] += sums[local + parts];
+            barrier();
+        }
     }
     plane = first_plane + local;
     if (local < planes_at_once && plane < push.planes) {
         Parameters p = parameters_of(plane % push.channels);
         int sum = -(p.input_zero_point + FLIPPED_ZERO) * int(TAPS_OF_MEAN);
-        [[unroll]] for (uint i = 0; i < FEW_PARTS; ++i)
-            if (i < PARTS)
-                sum += int(sums[local * PARTS + i]);
-        sum -= int(sum_outside(push.input_start + plane * TAPS_OF_MEAN));
+        if (PARTS == 1) {
+            sum += int(sum_of_plane(input_begin % 4 + local * TAPS_OF_MEAN));
+        } else {
+            [[unroll]] for (uint i = 0; i < FEW_PARTS; ++i)
+                if (i < PARTS)
+                    sum += int(sums[local * PARTS + i]);
+            sum -= int(sum_outside(push.input_start + plane * TAPS_OF_MEAN));
+        }
         bool is_certain;
         uint byte = estimated_mean(sum, 1.0 / float(TAPS_OF_MEAN), p, is_certain);
         bytes[local] = is_certain ? byte : exact_plane(sum, p);

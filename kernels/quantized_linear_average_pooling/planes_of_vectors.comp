@@ -54,8 +54,6 @@ shared uvec4 sums[gl_WorkGroupSize.x * VECTOR_WORDS];
 #include "parameters.glsl"
 #include "mean.glsl"
 
-const uint FLIP = (UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80808080u;
-const int FLIPPED_ZERO = (UNSIGNED_TYPES & 1) != 0 ? 0 : 128;
 const uint BATCH = 4;
 const uint BATCHES_BEFORE_OVERFLOW = 257 / BATCH;
 

@@ -1,5 +1,5 @@
 // The mean of a window from its sum t of binary32 numbers, by comparing t with one number: for devices that round to nearest
-// even. Where both scales are equal and n is even, many means lie in the middle between two integers.
+// even; others have none. Where both scales are equal and n is even, many means lie in the middle between two integers.
 //
 // Maths. y = clamp(nearest_even(f32(f32(f32(t / n) / sy) + zy))) grows with t, for a positive sy. So the output is at least k
 // from some least t on, which is found backwards:
@@ -12,16 +12,18 @@
 // A workgroup finds thresholds if many means can lie in the middle, and then adds up all windows in floats: where the outputs
 // that need it are not neighbours, a subgroup would take a turn for each of them. Otherwise few means need it.
 //
-// Include this file after again.glsl. The scales and zero points are the same for all channels.
+// Include this file after again.glsl. The kernel defines IS_UNROLLED, whether it has all taps in registers. The scales and zero points are the same for all channels.
 
+#ifndef ROUNDS_TO_NEAREST_EVEN
+const bool HAS_THRESHOLDS = false;
+#else
 shared uint thresholds[256];  // bits of numbers, by the output's distance from LOWEST
 
 const uint ALL_TAPS = TAPS_OF_MEAN != 0 ? TAPS_OF_MEAN : WINDOW_TAPS;
-// Windows with more taps have few such means.
-const bool HAS_THRESHOLDS = !IS_PER_CHANNEL && IS_GLOBAL == 0 && WINDOW_TAPS <= 16;
+// Windows with more taps have few such means, and so have those with an odd number.
+const bool IS_EVEN = (WINDOW_TAPS & 1) == 0;
+const bool HAS_THRESHOLDS = IS_UNROLLED && IS_EVEN && !IS_PER_CHANNEL && IS_GLOBAL == 0 && WINDOW_TAPS <= 16;
 const int STEPS = 12;
-// From distances from LOWEST to bytes.
-const uint OUTPUT_FLIP = LOWEST == 0 ? 0 : 0x80808080u;
 // Sums with a mean below 256 then miss the middle by no more than an estimate does.
 const float TOLERANCE = 1.0 / 262144.0;
 
@@ -68,8 +70,7 @@ bool are_many_uncertain(Parameters p) {
 
 // All invocations of a workgroup call it. Returns whether there are thresholds.
 bool find_thresholds(Parameters p) {
-    // So have those with an odd number.
-    if (WINDOW_TAPS % 2 != 0 || p.certainty < 0.0 || int(p.output_scale) < 0 || !are_many_uncertain(p))
+    if (p.certainty < 0.0 || int(p.output_scale) < 0 || !are_many_uncertain(p))
         return false;
     for (uint i = gl_LocalInvocationID.x; i < 256; i += gl_WorkGroupSize.x)
         thresholds[i] = i == 0 ? 0 : threshold(LOWEST + int(i), p);
@@ -77,9 +78,16 @@ bool find_thresholds(Parameters p) {
     return true;
 }
 
-// The output of a window with all taps and the sum t: its distance from LOWEST.
-uint compared_mean(float t, Parameters p) {
-    float value = t * (1.0 / (uintBitsToFloat(p.output_scale) * float(ALL_TAPS))) + float(p.output_zero_point - LOWEST);
-    uint below = uint(clamp(value, 0.0, 254.0));
-    return below + (t >= uintBitsToFloat(thresholds[below + 1]) ? 1 : 0);
+// The outputs of four windows with all taps, and their sums t. The mean lies between `below` and the next integer, whichever
+// way half of a step less than it is rounded.
+uint compared_means(vec4 totals, Parameters p) {
+    float factor = 1.0 / (uintBitsToFloat(p.output_scale) * float(ALL_TAPS));
+    float origin = float(p.output_zero_point - LOWEST) - 0.5;
+    uvec4 bytes;
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        uint below = floatBitsToUint(clamp(totals[i] * factor + origin, 0.0, 254.0) + 12582912.0);
+        bytes[i] = below + (totals[i] >= uintBitsToFloat(thresholds[(below & 0xFF) + 1]) ? 1 : 0);
+    }
+    return word_of_estimates(bytes);
 }
+#endif

@@ -31,7 +31,9 @@ struct Columns {
 
 // Bits of the elements of a word from the place of an element on, which may lie before the word or after it.
 uint bits_from(int element) {
-    return element <= 0 ? 0xFFFFFFFFu : element >= int(PER_WORD) ? 0 : 0xFFFFFFFFu << uint(element) * ELEMENT_BITS;
+    // By half as many bits, twice: a shift by all 32 is undefined.
+    uint half_bits = uint(clamp(element, 0, int(PER_WORD))) * (ELEMENT_BITS / 2);
+    return 0xFFFFFFFFu << half_bits << half_bits;
 }
 
 // Of the word of a row that begins with the `column`-th output.

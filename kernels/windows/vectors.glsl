@@ -9,7 +9,6 @@ layout(set = 0, binding = 0) readonly buffer InputVectors { uvec4 input_vectors[
 layout(set = 0, binding = 1) buffer OutputWords { uint output_words[]; };
 layout(set = 0, binding = 1) buffer OutputVectors { uvec4 output_vectors[]; };
 
-const uint WINDOW_TAPS = WINDOW_D * WINDOW_H * WINDOW_W;
 const uint MOST_SMALL_TAPS = 16;
 const bool IS_SMALL = WINDOW_TAPS <= MOST_SMALL_TAPS;
 

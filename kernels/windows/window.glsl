@@ -31,6 +31,8 @@ layout(constant_id = 13) const uint EXTENT_W = 0;
 layout(constant_id = 14) const uint LANE_IS_CHANNELS = 0;
 #define FIRST_OWN_CONSTANT 15
 
+const uint WINDOW_TAPS = WINDOW_D * WINDOW_H * WINDOW_W;
+
 #ifndef MORE_PUSH_CONSTANTS
 #define MORE_PUSH_CONSTANTS
 #endif

@@ -48,7 +48,7 @@ MUTANTS = (
     Mutant(
         "a mean is compared with the threshold beside its own",
         f"{MEAN}/thresholds.glsl",
-        (("thresholds[below + 1])", "thresholds[below])"),),
+        (("thresholds[(below & 0xFF) + 1])", "thresholds[below & 0xFF])"),),
         MEAN_CASES,
     ),
     Mutant(
@@ -58,9 +58,9 @@ MUTANTS = (
         MEAN_CASES,
     ),
     Mutant(
-        "means of rows: an invocation makes its first plane again and again",
+        "means of rows: a row of taps outside the input counts",
         f"{MEAN}/rows.glsl",
-        (("        ++place.c;\n", ""),),
+        (("uint(top + int(row)) < uint(push.limit_h) ? sums_of_row(rows[row])", "true ? sums_of_row(rows[row])"),),
         MEAN_CASES,
     ),
     Mutant(
@@ -68,16 +68,52 @@ MUTANTS = (
         f"{MEAN}/rows.glsl",
         (
             (
-                "uint low = place_in_segment(first, tap), high = place_in_segment(second, tap);",
+                "uint low = place_in_segment(first, tap), high = place_in_segment(first + PARTNER, tap);",
                 "uint low = place_in_segment(first, tap), high = low;",
             ),
         ),
         MEAN_CASES,
     ),
     Mutant(
+        "means of rows: an output that is made again is the first row's",
+        f"{MEAN}/rows.glsl",
+        (("        one.h += i / 4;\n", ""),),
+        MEAN_CASES,
+    ),
+    Mutant(
+        "means of vectors: a column of taps outside the input counts",
+        f"{MEAN}/vectors.glsl",
+        ((" && w >= taps.low.z && w < taps.high.z;", ";"),),
+        MEAN_CASES,
+    ),
+    Mutant(
+        "means of vectors: another byte is made again",
+        f"{MEAN}/vectors.glsl",
+        (("uint byte = findLSB(uncertain);", "uint byte = findLSB(uncertain) ^ 1;"),),
+        MEAN_CASES,
+    ),
+    Mutant(
+        "means of rows: an invocation makes its first plane again and again",
+        f"{MEAN}/rows.glsl",
+        (("        ++first.c;\n", ""),),
+        MEAN_CASES,
+    ),
+    Mutant(
+        "means that lie in the middle count as certain",
+        f"{MEAN}/mean.glsl",
+        (("p.certainty = 0.5 - error;", "p.certainty = 0.5;"),),
+        MEAN_CASES,
+    ),
+    Mutant(
         "means of planes: bytes of the planes beside count",
         f"{MEAN}/planes.comp",
         (("        sum -= int(sum_outside(push.input_start + plane * TAPS_OF_MEAN));\n", ""),),
+        MEAN_CASES,
+    ),
+    Mutant(
+        "means of small planes: bytes of the plane before count",
+        f"{MEAN}/planes.comp",
+        (("                word &= ~bytes_below(-place);\n", "                word &= ~0u;\n"),),
         MEAN_CASES,
     ),
     Mutant(

@@ -21,7 +21,7 @@ from dmlvk.tensor_desc import TensorDesc
 MEAN_WINDOWS: Mapping[str, tuple[int, int, int, int, tuple[int, ...]]] = {
     **WINDOWS,
     "7x7_plane": (7, 1, 1, 0, (3, 35, 7, 7)),
-    "22x22_plane": (22, 1, 1, 0, (2, 5, 22, 22)),
+    "23x23_plane": (23, 1, 1, 0, (2, 5, 23, 23)),
 }
 
 BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {

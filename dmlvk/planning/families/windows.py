@@ -48,6 +48,7 @@ MOST_COLUMNS_OF_VECTORS = 4
 # Invocations take several places in turn, if each processor of a GPU has so many workgroups then, which wait for memory
 # one after the other. Those of a CPU do not wait.
 WORKGROUPS_OF_PROCESSOR = 8
+MOST_TURNS = 1 << 16
 # Positions in the kernels are signed 32-bit numbers, and so are sums of two of them.
 LARGEST_POSITION = 1 << 30
 # An output takes as long as this number of taps, beside its own. An element of a copy takes as long as this number.
@@ -89,10 +90,15 @@ class Strips:
 
     rows: rows of the output at once.
     tap_rows: rows of taps of these: MOST_TAP_ROWS.
+    turns: the most blocks that an invocation makes in turn, of vectors one below the other, of rows in further planes;
+        0 if the kernel knows no turns.
+    invocations: of a workgroup; 0: as many as usual.
     """
 
     rows: int
     tap_rows: int
+    turns: int = 0
+    invocations: int = 0
 
 
 @dataclass(frozen=True)
@@ -398,13 +404,10 @@ class Windows:
         *,
         is_only: bool,
         specialization: Mapping[str, int],
+        strips: Strips,
         bind: Callable[[DispatchBuilder], None] = lambda dispatch: None,
-        strips: Strips | None = None,
     ) -> Dispatch:
-        """A dispatch of a kernel that includes windows/vectors.glsl: see `dispatch`.
-
-        strips: None if the kernel makes one vector.
-        """
+        """A dispatch of a kernel that includes windows/vectors.glsl and windows/strips.glsl: see `dispatch`."""
         unit = words * WORD_SIZE
         lane_units = part.extents[CHANNEL] * self.input.element_size // unit
         count = part.count // part.extents[CHANNEL] * lane_units
@@ -413,10 +416,10 @@ class Windows:
         # Rows of the output share rows of taps, or it would not pay to have fewer invocations.
         shares = is_plain and high - low > self.geometry.strides[1] and right - left <= MOST_COLUMNS_OF_VECTORS
         rows = self._rows_at_once(part, strips) if shares else 1
-        blocks = self._turns(count // rows, part.extents[ROW] // rows) if strips and shares else 1
+        blocks = self._turns(count // rows, part.extents[ROW] // rows) if strips.turns > 1 and shares else 1
 
         def with_blocks(dispatch: DispatchBuilder) -> None:
-            if strips:
+            if strips.turns:
                 dispatch.push(blocks=blocks)
             bind(dispatch)
 
@@ -429,8 +432,9 @@ class Windows:
             count=count // (rows * blocks),
             is_only=is_only,
             bind=with_blocks,
+            size=strips.invocations or None,
             rows=rows * blocks,
-            specialization={"VECTOR_WORDS": words, **({"ROWS": rows} if strips else {}), **specialization},
+            specialization={"VECTOR_WORDS": words, **({"ROWS": rows} if strips.rows > 1 else {}), **specialization},
         )
 
     def rows(
@@ -440,21 +444,18 @@ class Windows:
         *,
         is_only: bool,
         specialization: Mapping[str, int],
+        strips: Strips,
         bind: Callable[[DispatchBuilder], None] = lambda dispatch: None,
-        strips: Strips | None = None,
     ) -> Dispatch:
-        """A dispatch of a kernel that includes windows/rows.glsl: see `dispatch`.
-
-        strips: None if the kernel makes one row, in some planes.
-        """
+        """A dispatch of a kernel that includes windows/rows.glsl and windows/strips.glsl: see `dispatch`."""
         size = self.input.element_size
         per_word = WORD_SIZE // size
         count = part.count // per_word
         rows = self._rows_at_once(part, strips)
-        planes = 1 if strips else self._turns(count, part.extents[CHANNEL])
+        planes = self._turns(count // rows, part.extents[CHANNEL]) if strips.turns > 1 else 1
 
         def with_planes(dispatch: DispatchBuilder) -> None:
-            if not strips:
+            if strips.turns:
                 dispatch.push(planes=planes)
             bind(dispatch)
 
@@ -469,12 +470,13 @@ class Windows:
             count=count // (rows * planes),
             is_only=is_only,
             bind=with_planes,
+            size=strips.invocations or None,
             rows=rows,
             planes=planes,
             specialization={
                 "IS_ALIGNED": int(self._has_aligned_rows(part, per_word)),
                 "FIRST_W_OF_WORD": lead,
-                **({"ROWS": rows} if strips else {}),
+                "ROWS": rows,
                 **specialization,
             },
         )
@@ -488,9 +490,9 @@ class Windows:
         steps = [step for step, (low, high) in zip(self.input.strides, ranges, strict=False) if high - low > 1]
         return math.gcd(first // self.input.element_size, *steps) % per_word == 0
 
-    def _rows_at_once(self, part: WindowsPart, strips: Strips | None) -> int:
+    def _rows_at_once(self, part: WindowsPart, strips: Strips) -> int:
         """The rows of the output that an invocation makes together."""
-        if strips is None or part.taps[0][1] - part.taps[0][0] > 1 or self.geometry.dilations[1] > 1:
+        if part.taps[0][1] - part.taps[0][0] > 1 or self.geometry.dilations[1] > 1:
             return 1
         low, high = part.taps[1]
         most = min(strips.rows, max(1, (strips.tap_rows - (high - low)) // self.geometry.strides[1] + 1))
