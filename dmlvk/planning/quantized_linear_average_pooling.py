@@ -50,9 +50,9 @@ STEM = "quantized_linear_average_pooling"
 
 # Storage buffers of a kernel that reads each scale and zero point in a buffer of its own.
 BUFFER_COUNT = 7
-# What the kernels have registers for. Few invocations a workgroup: all of them keep their registers as long as one of
-# them makes a mean once more.
-STRIPS = {ROWS: Strips(4, 12, turns=1, invocations=64), VECTORS: Strips(1, 6, invocations=64)}
+# What the kernels have registers for. A workgroup keeps its registers while one invocation makes a mean once more: so
+# it is a single subgroup.
+STRIPS = {ROWS: Strips(4, 12, turns=1, is_subgroup=True), VECTORS: Strips(1, 6, is_subgroup=True)}
 # The same where workgroups may find thresholds together (kernels/quantized_linear_average_pooling/thresholds.glsl).
 STRIPS_WITH_THRESHOLDS = {ROWS: Strips(4, 12, turns=MOST_TURNS), VECTORS: Strips(1, 6)}
 MOST_TAPS_WITH_THRESHOLDS = 16

@@ -92,13 +92,13 @@ class Strips:
     tap_rows: rows of taps of these: MOST_TAP_ROWS.
     turns: the most blocks that an invocation makes in turn, of vectors one below the other, of rows in further planes;
         0 if the kernel knows no turns.
-    invocations: of a workgroup; 0: as many as usual.
+    is_subgroup: whether a GPU's workgroups are single subgroups.
     """
 
     rows: int
     tap_rows: int
     turns: int = 0
-    invocations: int = 0
+    is_subgroup: bool = False
 
 
 @dataclass(frozen=True)
@@ -432,7 +432,7 @@ class Windows:
             count=count // (rows * blocks),
             is_only=is_only,
             bind=with_blocks,
-            size=strips.invocations or None,
+            size=self._invocations(strips),
             rows=rows * blocks,
             specialization={"VECTOR_WORDS": words, **({"ROWS": rows} if strips.rows > 1 else {}), **specialization},
         )
@@ -470,7 +470,7 @@ class Windows:
             count=count // (rows * planes),
             is_only=is_only,
             bind=with_planes,
-            size=strips.invocations or None,
+            size=self._invocations(strips),
             rows=rows,
             planes=planes,
             specialization={
@@ -497,6 +497,12 @@ class Windows:
         low, high = part.taps[1]
         most = min(strips.rows, max(1, (strips.tap_rows - (high - low)) // self.geometry.strides[1] + 1))
         return next(rows for rows in range(most, 0, -1) if part.extents[ROW] % rows == 0)
+
+    def _invocations(self, strips: Strips) -> int | None:
+        """The invocations of a workgroup; None: as many as usual."""
+        profile = self.builder.profile
+        is_one = strips.is_subgroup and profile.device_type is not DeviceType.CPU
+        return min(profile.subgroup_size, self.builder.workgroup_size) if is_one else None
 
     def _turns(self, invocations: int, extent: int) -> int:
         """How many of `extent` places along a dimension an invocation takes, one after the other."""
