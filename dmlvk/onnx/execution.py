@@ -22,6 +22,9 @@ from dmlvk.tensor_desc import TensorDesc
 
 # Enough for every device's alignment of buffer offsets.
 ALIGNMENT = 256
+# Bytes of an output that any dispatch writes over the bus while a copy is submitted and waited for, 0.2 ms: at worst
+# each byte takes 32 of the bus, at 25 GB/s.
+SMALL = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -81,13 +84,14 @@ def is_best_on_host(device: Device, program: Program, value: Value) -> bool:
     """Whether an input or output is best left in the host's memory, where the device reads or writes it over the bus.
 
     That is so if a single dispatch uses the value and converts it element by element: its way over the bus then takes
-    no longer than a copy would, and no copy is submitted.
+    no longer than a copy would, and no copy is submitted. A small output may come from any single dispatch.
     """
     vulkan, size = device.vulkan, value.desc().total_size_in_bytes
     if vulkan.memory.is_direct or size >= device.profile.segment_size or value.order or value.offset:
         return False
     users = [each for each in program.operations if any(at == value.storage for at, _ in each.places.values())]
-    return len(users) == 1 and isinstance(users[0].desc, ConversionDesc)
+    is_small_output = size <= SMALL and all(value.storage != each.storage for each in program.inputs.values())
+    return len(users) == 1 and (is_small_output or isinstance(users[0].desc, ConversionDesc))
 
 
 def _used_storages(program: Program) -> set[int]:

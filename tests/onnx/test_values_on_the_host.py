@@ -71,6 +71,20 @@ def test_values_that_are_read_again_are_copied(device: dmlvk.Device) -> None:
         assert staged.vulkan.queue.submitted > before + 1
 
 
+@pytest.mark.parametrize(("size", "submissions"), [(32, 1), (400, 2)])
+def test_a_small_output_of_any_dispatch_is_written_to_the_host(
+    device: dmlvk.Device, size: int, submissions: int
+) -> None:
+    with open_variant(device, "staged") as staged:
+        x = elements(np.random.default_rng(5), np.float32, (1, 4, size, size))
+        model = model_of(NODES[:2], {"x": x}, {"largest": np.uint8}, CONSTANTS)
+        session = InferenceSession(model, staged)
+        session.run(None, {"x": x})
+        before = staged.vulkan.queue.submitted
+        require_equal(session.run(None, {"x": x}), onnx_runtime(model, {"x": x}))
+        assert staged.vulkan.queue.submitted == before + submissions
+
+
 # The sizes, the constants, and what the device does with the input.
 LARGE_INPUTS: dict[str, tuple[tuple[int, ...], dict[str, Any], str]] = {
     "levels": ((9, 3, 200, 200), {}, "SLICE1"),
