@@ -14,7 +14,7 @@ chosen with the other paths, by times of its own. `compare --tuned` holds that a
 
 bench/results/nvidia-h200-paths.jsonl and nvidia-h200-random-paths.jsonl were made so on 2026-11-26, with driver
 580.159.04 (seed 14, and 23 without matrices), but for the layers without matrices and dot products in the former:
-2026-11-24, with filter zero points. nvidia-h100-paths.jsonl was made on 2026-11-27, with the same driver, --within 2
+2026-11-24, with filter zero points. nvidia-h100-paths.jsonl was made on 2026-11-27 and 28, same driver, --within 2
 and --tune: paths that are estimated at more than twice the least are not in it. An H100 is planned for as an H200 is.
 """
 
