@@ -136,7 +136,7 @@ class DepthwisePath(ConvolutionPath[InputWords]):
     name = "depthwise"
 
     def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        geometry = problem.geometry
+        geometry = problem.desc.geometry
         if geometry.input_channels_per_group != 1:
             return Obstacle("input channels of a group", geometry.input_channels_per_group, "1")
         if (taps := math.prod(geometry.filter_size)) > LARGEST_TAP_COUNT:
@@ -155,7 +155,7 @@ class DepthwisePath(ConvolutionPath[InputWords]):
         return () if words is None else (words,)
 
     def kernel_seconds(self, problem: Problem, tile: InputWords) -> float:
-        geometry, rates = problem.geometry, rates_of(problem.profile)
+        geometry, rates = problem.desc.geometry, rates_of(problem.profile)
         outputs = 4 * math.prod(tile.steps((geometry.batch, geometry.output_channels, *geometry.output_size)))
         if problem.profile.device_type is DeviceType.CPU:
             is_faster = device_traits.is_faster_with_depthwise(problem.profile)
@@ -166,7 +166,7 @@ class DepthwisePath(ConvolutionPath[InputWords]):
         return rates.seconds(1, waits, busy)
 
     def plan(self, problem: Problem, tile: InputWords) -> Plan:
-        stages = Stages(problem, problem.geometry, ("input", "filter"))
+        stages = Stages(problem, problem.desc.geometry, ("input", "filter"))
         table: View | None = None
         prepared: View | None = None
         if _is_prepared(problem, tile) and (made := prepared_channels(stages.operands)) is not None:
@@ -183,7 +183,7 @@ class DepthwisePath(ConvolutionPath[InputWords]):
 
 def _words_of(problem: Problem) -> InputWords | None:
     """The words of the input as the kernel reads it: one that is OWNED_BY_DML is copied to a packed one."""
-    geometry, source = problem.geometry, View("input_tensor", 0, 1, problem.geometry.input_strides)
+    geometry, source = problem.desc.geometry, View("input_tensor", 0, 1, problem.desc.geometry.input_strides)
     if problem.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         source = dense("input_tensor", 0, 1, (geometry.batch, geometry.input_channels, *geometry.input_size))
     return InputWords.of(geometry, source)
@@ -200,7 +200,7 @@ def _is_packed(problem: Problem) -> bool:
     costs a dispatch if it is not made once. With emulated dot products the kernel spills where the other one does not:
     up to 181 registers with RADV. With few registers both spill, on Apple's GPUs the other one more.
     """
-    profile, geometry = problem.profile, problem.geometry
+    profile, geometry = problem.profile, problem.desc.geometry
     if not profile.has_integer_dot_product or device_traits.ROUNDING not in profile.properties:
         return False
     if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT:
@@ -219,9 +219,9 @@ def _is_prepared(problem: Problem, words: InputWords) -> bool:
     """Whether channels are given once, and worth working out once."""
     if not problem.has_owned_constants or not _is_packed(problem):
         return False
-    if words.channels_last or _has_ragged_rows(problem.geometry) or max(problem.geometry.strides) > 1:
+    if words.channels_last or _has_ragged_rows(problem.desc.geometry) or max(problem.desc.geometry.strides) > 1:
         return True
-    return _outputs(problem.geometry) <= MOST_PREPARED_PLANES
+    return _outputs(problem.desc.geometry) <= MOST_PREPARED_PLANES
 
 
 def prepared_channels(operands: ConvolutionOperands) -> tuple[View, Dispatch] | None:

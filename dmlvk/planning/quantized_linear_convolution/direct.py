@@ -54,7 +54,7 @@ class DirectPath(ConvolutionPath[None]):
         return (None,) if self.obstacle_to(problem) is None else ()
 
     def kernel_seconds(self, problem: Problem, tile: None) -> float:
-        geometry, rates = problem.geometry, rates_of(problem.profile)
+        geometry, rates = problem.desc.geometry, rates_of(problem.profile)
         outputs = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
         if problem.profile.device_type is DeviceType.CPU:
             return outputs * geometry.tap_count / rates.tap
@@ -67,7 +67,7 @@ class DirectPath(ConvolutionPath[None]):
         return rates.seconds(1, geometry.tap_count, busy)
 
     def plan(self, problem: Problem, tile: None) -> Plan:
-        stages = Stages(problem, problem.geometry, ("input", "filter"))
+        stages = Stages(problem, problem.desc.geometry, ("input", "filter"))
         table, longest_seconds = stages.parameter_table(), self.longest_seconds(problem, tile)
         stages.add(*Direct(stages.operands, table, self.is_general, longest_seconds).stages())
         return stages.plan(self.name)
@@ -80,7 +80,7 @@ class GeneralPath(DirectPath):
     is_general = True
 
     def obstacle_to(self, problem: Problem) -> Obstacle | None:
-        geometry = problem.geometry
+        geometry = problem.desc.geometry
         largest = max(*geometry.filter_size, *geometry.strides, *geometry.dilations)
         if largest > LARGEST_SIZE:
             return Obstacle("the largest filter size, stride or dilation", largest, f"at most {LARGEST_SIZE}")

@@ -24,8 +24,6 @@ from dmlvk.planning.quantized_linear_convolution.tiles import (
 KERNEL = "quantized_linear_convolution/halo"
 # How often a position counts that a workgroup fetches: it looks for its place, between images, rows and borders.
 FETCHES_OF_A_POSITION = 2
-# With few registers, the code spills 400 of them, and takes twice the instructions of `matrix` for a product.
-SPILLS_LOSS = 4
 
 
 @dataclass(frozen=True)
@@ -147,6 +145,8 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
     name = "halo"
     questions = HALO_QUESTIONS
     shape_type = HaloShape
+    # With few registers, the code spills 400 of them, and takes twice the instructions of `matrix` for a product.
+    loss = 4
 
     def obstacle_to_geometry(self, problem: Problem, geometry: ProductGeometry) -> Obstacle | None:
         channels = geometry.input_channels_per_group
@@ -172,7 +172,3 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
 
     def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> list[Tile]:
         return self.seeds(profile, geometry)
-
-    def kernel_seconds(self, problem: Problem, tile: HaloShape) -> float:
-        loss = SPILLS_LOSS if device_traits.has_few_registers(problem.profile) else 1
-        return loss * super().kernel_seconds(problem, tile)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from typing import ClassVar
 
 from dmlvk.device_profile import CooperativeMatrix, DeviceProfile, DeviceType
 from dmlvk.planning import device_traits
@@ -142,6 +143,13 @@ def _gpu_tiles(profile: DeviceProfile, in_words: bool) -> list[Tile]:
 class MatrixUnitsPath(TiledPath[AnyTiledShape]):
     """A path on matrix units."""
 
+    # How many times as long the kernel takes on devices with few registers.
+    loss: ClassVar[int] = 1
+
+    def kernel_seconds(self, problem: Problem, tile: AnyTiledShape) -> float:
+        loss = self.loss if device_traits.has_few_registers(problem.profile) else 1
+        return loss * super().kernel_seconds(problem, tile)
+
     def obstacle_on(self, profile: DeviceProfile) -> Obstacle | None:
         if matrix_of(profile) is None:
             return NO_MATRICES
@@ -158,14 +166,11 @@ class MatrixPath(MatrixUnitsPath[TiledShape]):
 
     name = "matrix"
     questions = MATRIX_QUESTIONS
+    # With few registers a subgroup has half as many outputs, so it loads twice as many operands for each product.
+    loss = 2
 
     def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> MatrixRules:
         return MatrixRules.on(profile, block_of(profile), packs_channels(geometry))
-
-    def kernel_seconds(self, problem: Problem, tile: TiledShape) -> float:
-        # With few registers a subgroup has half as many outputs, so it loads twice as many operands for each product.
-        loads = 2 if device_traits.has_few_registers(problem.profile) else 1
-        return loads * super().kernel_seconds(problem, tile)
 
     def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
         in_words = packs_channels(geometry)

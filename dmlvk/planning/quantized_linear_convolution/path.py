@@ -59,11 +59,6 @@ class Problem:
     profile: DeviceProfile
     offsets: Mapping[str, int]  # bytes from the start of its memory to a tensor's own start, by field
 
-    @property
-    def geometry(self) -> ConvolutionGeometry:
-        """The convolution as the descriptor states it."""
-        return self.desc.geometry
-
     def operands(self, geometry: ConvolutionGeometry) -> ConvolutionOperands:
         """The data tensors as they are bound, without parameters."""
         strides = (geometry.input_strides, geometry.filter_strides, geometry.output_strides)

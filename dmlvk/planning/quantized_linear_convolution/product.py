@@ -274,18 +274,6 @@ class ProductCutter(ABC, Generic[AnyShape]):
         return None
 
 
-def product_shape(path: str, profile: DeviceProfile, geometry: ProductGeometry) -> ProductShape:
-    """The kernel and tile of a path that the device can run."""
-    prefix = "quantized_linear_convolution"
-    if path == "float":
-        lanes = profile.subgroup_size
-        return ProductShape(geometry, f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True)
-    if profile.device_type is DeviceType.CPU:
-        return ProductShape(geometry, f"{prefix}/registers_{path}", 16, 8, 1, 64, False, False)
-    channels = _tile_channels(profile, geometry)
-    return ProductShape(geometry, f"{prefix}/tile_{path}", 2 * channels, channels, 1, 128, True, False)
-
-
 def _tile_channels(profile: DeviceProfile, geometry: ProductGeometry) -> int:
     """Output channels of a tile: not many more than the convolution has, and fewer if large tiles would be too few."""
     channels = geometry.output_channels_per_group
@@ -357,14 +345,21 @@ class PackedProductPath(ProductPath[ProductShape]):
     unit: ClassVar[str]
 
     def shape(self, problem: Problem, geometry: ProductGeometry) -> ProductShape:
-        return product_shape(self.name, problem.profile, geometry)
+        profile, prefix = problem.profile, "quantized_linear_convolution"
+        if self.name == "float":
+            lanes = profile.subgroup_size
+            return ProductShape(geometry, f"{prefix}/registers_float", lanes, 8, 2, 2 * lanes, False, True)
+        if profile.device_type is DeviceType.CPU:
+            return ProductShape(geometry, f"{prefix}/registers_{self.name}", 16, 8, 1, 64, False, False)
+        channels = _tile_channels(profile, geometry)
+        return ProductShape(geometry, f"{prefix}/tile_{self.name}", 2 * channels, channels, 1, 128, True, False)
 
     def kernel_seconds(self, problem: Problem, tile: ProductShape) -> float:
         geometry, rates = tile.geometry, rates_of(problem.profile)
         words = ChannelWords.of(geometry).per_output
         outputs = tile.padded_outputs(geometry.batch * math.prod(geometry.output_size))
         operations = float(OPERATIONS_OF_WORD * words * outputs)
-        if geometry.filter_sizes[1] == 1 and problem.geometry.group_count > 1:
+        if geometry.filter_sizes[1] == 1 and problem.desc.geometry.group_count > 1:
             operations *= SINGLE_CHANNELS
         # CPU drivers have kernels of their own. On a GPU, half of the instructions take bytes out of words.
         share = 1 if problem.profile.device_type is DeviceType.CPU else EFFICIENCY / 2
