@@ -39,6 +39,8 @@ SECONDS_OF_A_THREAD = 33e-6
 HOST_BYTES, HOST_OPERATIONS = 4e9, 32e9
 # Bytes that the host's memory gives or takes in a second: those of one channel of DDR4-2400.
 HOST_MEMORY = 19.2e9
+# Bytes that cross 16 lanes of PCIe 4.0 in a second, in packets of 256.
+PCIE_BYTES = 25e9
 # Operations of a product whose sizes are not known before the run: those of a small convolution.
 UNKNOWN_OPERATIONS = 1e8
 REASON = "it costs less on the host: what the device would save is less than what crossing the bus costs"
@@ -57,6 +59,7 @@ class Costs:
     crossing: seconds of a value's way over the bus beside its bytes: the end of a submission or of a part on the host,
         a wait, and the call that begins the next one.
     bus_bytes: bytes of pageable memory that cross the bus in a second.
+    written_bytes: bytes that the device itself writes over the bus into the host's memory in a second.
     """
 
     host_call: float
@@ -69,6 +72,7 @@ class Costs:
     device_operations: float
     crossing: float
     bus_bytes: float
+    written_bytes: float
 
 
 def costs_of(profile: DeviceProfile) -> Costs:
@@ -87,6 +91,7 @@ def costs_of(profile: DeviceProfile) -> Costs:
         device_operations=max(units),
         crossing=50e-6,
         bus_bytes=math.inf if is_cpu else 10e9,
+        written_bytes=math.inf if is_cpu else PCIE_BYTES,
     )
 
 
@@ -133,7 +138,11 @@ def cheaper_on_host(
         # The host quantizes a large input on its way: see `quantized_inputs`.
         if name in graph.inputs and all(user.op_type == "QuantizeLinear" for user in users[name]):
             size = _size(users[name][0].writes[0], graph, kinds)
-        seconds = costs.crossing + size / costs.bus_bytes
+        # The device writes such an output into the host's memory as it converts it: see `is_best_on_host`.
+        producer = producers.get(name)
+        is_converted = producer is not None and producer.op_type == "DequantizeLinear"
+        is_written = is_converted and name in graph.outputs and not users.get(name)
+        seconds = costs.crossing + size / (costs.written_bytes if is_written else costs.bus_bytes)
         # However many nodes read a value on the other side, it crosses once: they share an end of their own.
         up, down = ("up", name), ("down", name)
         if source != host:

@@ -43,6 +43,7 @@ COSTS = Costs(
     device_operations=1e6,
     crossing=3.0,
     bus_bytes=50.0,
+    written_bytes=50.0,
 )
 
 
@@ -129,6 +130,21 @@ def test_an_input_that_is_quantized_crosses_as_levels() -> None:
     assert not cheaper_on_host(graph, obstacles(graph), kinds, costs)
 
 
+@pytest.mark.parametrize("size", [256, 512])
+@pytest.mark.parametrize("processors", [2, 16, 64])
+def test_an_output_that_is_dequantized_is_written_over_the_bus(processors: int, size: int) -> None:
+    """As the device converts it, so that no copy follows, and no part of the host."""
+    generator = np.random.default_rng(3)
+    parameters = convolution_parameters(generator, (8, 8, 3, 3))
+    dequantized: Any = ("DequantizeLinear", ["q", "y_scale", "y_zero"], ["y"], {})
+    x = elements(generator, np.uint8, (1, 8, size, size))
+    model = model_of([convolution(parameters, "x", "q"), dequantized], {"x": x}, {"y": np.float32}, parameters)
+    graph = Graph(load(model))
+    kinds = inferred_kinds(graph, {"x": (x.shape, x.dtype)})
+    costs = replace(costs_of(profiles.load("nvidia-h200")), processors=processors)
+    assert not cheaper_on_host(graph, obstacles(graph), kinds, costs)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_no_division_costs_less(seed: int) -> None:
     graph, kinds = random_graph(seed)
@@ -157,7 +173,7 @@ def test_both_ends_are_taken() -> None:
     found = [
         len(cheaper_on_host(graph, obstacles(graph), kinds, COSTS)) for graph, kinds in map(random_graph, range(12))
     ]
-    cheap = replace(COSTS, crossing=0.0, bus_bytes=math.inf)
+    cheap = replace(COSTS, crossing=0.0, bus_bytes=math.inf, written_bytes=math.inf)
     free = [cheaper_on_host(graph, obstacles(graph), kinds, cheap) for graph, kinds in map(random_graph, range(12))]
     assert max(found) > 0 and not all(free)
 
