@@ -134,15 +134,14 @@ def cheaper_on_host(
         readers.discard(source)
         if not readers or (source == host and readers == {host}):
             continue
-        size = _size(name, graph, kinds)
-        # The host quantizes a large input on its way: see `quantized_inputs`.
-        if name in graph.inputs and all(user.op_type == "QuantizeLinear" for user in users[name]):
+        size, rate = _size(name, graph, kinds), costs.bus_bytes
+        if name in graph.inputs and [user.op_type for user in users[name]] == ["QuantizeLinear"]:
+            # The host quantizes a large input on its way: see `quantized_inputs`.
             size = _size(users[name][0].writes[0], graph, kinds)
-        # The device writes such an output into the host's memory as it converts it: see `is_best_on_host`.
-        producer = producers.get(name)
-        is_converted = producer is not None and producer.op_type == "DequantizeLinear"
-        is_written = is_converted and name in graph.outputs and not users.get(name)
-        seconds = costs.crossing + size / (costs.written_bytes if is_written else costs.bus_bytes)
+        elif name in graph.outputs and name not in users and producers[name].op_type == "DequantizeLinear":
+            # The device writes such an output into the host's memory as it converts it: see `is_best_on_host`.
+            rate = costs.written_bytes
+        seconds = costs.crossing + size / rate
         # However many nodes read a value on the other side, it crosses once: they share an end of their own.
         up, down = ("up", name), ("down", name)
         if source != host:

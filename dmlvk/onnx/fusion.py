@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import combinations, pairwise
 from typing import Any
@@ -25,6 +25,7 @@ from dmlvk.tensor_desc import TensorDesc
 LETTERS = ("a", "b")
 PARAMETERS = ("scale_tensor", "zero_point_tensor")
 OPERANDS, TABLE = ("input_tensor", "second_input_tensor"), "table_tensor"
+Join = Callable[[Operation, Operation, str], Operation | None]
 
 
 def as_run(program: Program, kept: Collection[int]) -> list[Operation]:
@@ -38,36 +39,51 @@ def as_run(program: Program, kept: Collection[int]) -> list[Operation]:
     return by_depth(written_in_place(operations, given.union(kept)))
 
 
-def composed(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
-    """The dispatches of a program, in order, with one table in place of two that follow each other.
+def joined(
+    operations: Sequence[Operation], kept: Collection[int], fields_read: Sequence[str], join: Join
+) -> list[Operation]:
+    """The dispatches of a program, in order, some of which are one with the dispatch that writes what they read.
 
     kept: storages whose contents are read after the last dispatch, or written before the first.
+    fields_read: tensors of a dispatch through which it may be joined with the one that writes them.
+    join: makes one of two dispatches and such a field; None if they are not one.
     """
     uses = Counter(storage for operation in operations for storage, _ in operation.places.values())
-    tables: dict[tuple[int, int], int] = {}
+    writers: dict[tuple[int, int], int] = {}
     found: list[Operation | None] = list(operations)
     for number, operation in enumerate(operations):
-        if not isinstance(operation.desc, ByteTableDesc):
-            continue
-        for field in OPERANDS:
-            place = operation.places.get(field)
-            before = None if place is None or place[0] in kept or uses[place[0]] != 2 else tables.get(place)
-            first, second = None if before is None else found[before], found[number]
-            both = None if first is None or second is None else _composed(first, second, field)
-            if both is not None and before is not None:
+        places = {field: operation.places[field] for field in fields_read if field in operation.places}
+        numbers = {field: writers.get(place, -1) for field, place in places.items()}
+        # Of two dispatches the later one: the other's output has to be there before it runs.
+        for field in sorted(numbers, key=lambda field: -numbers[field]):
+            before, second, (storage, _) = numbers[field], found[number], places[field]
+            first = found[before] if before >= 0 and storage not in kept and uses[storage] == 2 else None
+            both = join(first, second, field) if first is not None and second is not None else None
+            if both is not None:
                 found[before], found[number] = None, both
-        tables[operation.places["output_tensor"]] = number
+        if "output_tensor" in operation.places:
+            writers[operation.places["output_tensor"]] = number
     return [operation for operation in found if operation is not None]
 
 
+def composed(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
+    """The dispatches of a program with one table in place of two that follow each other: see `joined`."""
+    return joined(operations, kept, OPERANDS, _composed)
+
+
+def fused(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
+    """The dispatches of a program with sums as last steps of convolutions: see `joined`."""
+    return joined(operations, kept, [f"{letter}_tensor" for letter in LETTERS], _with_sum)
+
+
 def _composed(first: Operation, second: Operation, field: str) -> Operation | None:
-    """A table of what the first one reads, in place of a table that reads its output as `field`; None if it has none.
+    """A table of what the first one reads, in place of a table that reads its output as `field`; None if there is none.
 
     A table for each channel, of pairs, is left alone: it would take 64 KiB for each.
     """
     inner, outer = first.desc, second.desc
-    assert isinstance(inner, ByteTableDesc)
-    assert isinstance(outer, ByteTableDesc)
+    if not isinstance(inner, ByteTableDesc) or not isinstance(outer, ByteTableDesc):
+        return None
     between, operand = inner.output_tensor, outer.tensors[field]
     axes = {desc.axis for desc in (inner, outer)} - {None}
     if (between.sizes, between.element_strides) != (operand.sizes, operand.element_strides):
@@ -93,31 +109,6 @@ def _composed(first: Operation, second: Operation, field: str) -> Operation | No
     )
     places = {**second.places, field: first.places["input_tensor"]}
     return Operation(desc, places, {**second.owned, TABLE: table})
-
-
-def fused(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
-    """The dispatches of a program, in order, with sums as last steps of convolutions.
-
-    kept: storages whose contents are read after the last dispatch, or written before the first.
-    """
-    uses = Counter(storage for operation in operations for storage, _ in operation.places.values())
-    convolutions: dict[tuple[int, int], int] = {}
-    found: list[Operation | None] = list(operations)
-    for number, operation in enumerate(operations):
-        if type(operation.desc) is QuantizedLinearConvolutionDesc:
-            convolutions[operation.places["output_tensor"]] = number
-        if isinstance(operation.desc, ElementWiseQuantizedLinearAddDesc):
-            # Of two convolutions the later one: the other's output has to be there before it runs.
-            numbers = {letter: convolutions.get(operation.places[f"{letter}_tensor"], -1) for letter in LETTERS}
-            for letter in sorted(LETTERS, key=lambda letter: -numbers[letter]):
-                place, before = operation.places[f"{letter}_tensor"], numbers[letter]
-                if before < 0 or place[0] in kept or uses[place[0]] != 2:
-                    continue
-                both = _with_sum(operations[before], operation, letter)
-                if both is not None:
-                    found[before], found[number] = None, both
-                    break
-    return [operation for operation in found if operation is not None]
 
 
 def written_in_place(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
@@ -231,13 +222,12 @@ def _overlaps_itself(operation: Operation) -> bool:
     return any(one.storage == other.storage and one.depends_on(other) for one, other in pairs)
 
 
-def _with_sum(convolution: Operation, addition: Operation, letter: str) -> Operation | None:
-    """A convolution and the addition of which its output is A or B; None if they are not one operator."""
-    first, second = convolution.desc, addition.desc
-    assert isinstance(first, QuantizedLinearConvolutionDesc)
-    assert isinstance(second, ElementWiseQuantizedLinearAddDesc)
-    between, output = first.output_tensor, second.output_tensor
-    operand = getattr(second, f"{letter}_tensor")
+def _with_sum(convolution: Operation, addition: Operation, field: str) -> Operation | None:
+    """A convolution and the addition that reads its output as `field`; None if they are not one operator."""
+    first, second, letter = convolution.desc, addition.desc, field[0]
+    if type(first) is not QuantizedLinearConvolutionDesc or not isinstance(second, ElementWiseQuantizedLinearAddDesc):
+        return None
+    between, output, operand = first.output_tensor, second.output_tensor, second.tensors[field]
     if (between.sizes, between.element_strides) != (operand.sizes, operand.element_strides):
         return None
     if not between.data_type == operand.data_type == output.data_type:
@@ -251,10 +241,10 @@ def _with_sum(convolution: Operation, addition: Operation, letter: str) -> Opera
     given |= {name: getattr(second, field) for field, name in names.items()}
     desc = QuantizedLinearConvolutionAddDesc(**given, addend_comes_first=letter == "b")
 
-    def joined(own: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    def both(own: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         return {**own, **{names[field]: value for field, value in more.items() if field in names}}
 
-    return Operation(desc, joined(convolution.places, addition.places), joined(convolution.owned, addition.owned))
+    return Operation(desc, both(convolution.places, addition.places), both(convolution.owned, addition.owned))
 
 
 def _are_equal(first: Operation, field: str, second: Operation, other: str) -> bool:

@@ -22,12 +22,11 @@ from dmlvk.planning.builder import (
     reach,
     sizes_of,
 )
-from dmlvk.planning.byte_table import packed_table
+from dmlvk.planning.byte_table import packed_table, plan_with_table
 from dmlvk.planning.float32 import PATHS, chosen_path
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan
-from dmlvk.tensor_desc import TensorFlags
 
 __all__ = ["PATHS", "plan"]
 
@@ -53,20 +52,13 @@ class _SoftmaxPlanner:
 
     def plan(self) -> Plan:
         table, copying = packed_table(self.desc.table_tensor, self.builder)
-        is_owned = bool(self.desc.table_tensor.flags & TensorFlags.OWNED_BY_DML)
         ranges = tuple((0, size) for size in self.desc.input_tensor.sizes)
         whole, cut = output_boxes(ranges[:2], ranges[2:], self._excess, 1)
         first = tuple(self._dispatch((*box, *ranges[2:]), table) for box in whole)
         rows = [self._passes(box, parts, table) for box, parts in cut]
         stages = [first] if first else []
         stages += [tuple(filter(None, together)) for together in zip_longest(*rows)]
-        return Plan(
-            path=self.path,
-            stages=tuple(stages) if is_owned or not copying else (copying, *stages),
-            initialization=(copying,) if is_owned and copying else (),
-            scratch_size=self.builder.scratch.size,
-            persistent_size=self.builder.persistent.size,
-        )
+        return plan_with_table(self.path, self.desc.table_tensor, copying, stages, self.builder)
 
     def _passes(self, row: Box, parts: list[Box], table: str) -> Iterator[Dispatch]:
         """The dispatches of a row that is cut, each of which goes on from the one before."""

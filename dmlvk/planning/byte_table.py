@@ -10,7 +10,7 @@ buffer
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -94,14 +94,7 @@ def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None
             bindings=(OUTPUT, FIRST, THIRD) if chosen == SHARED else (OUTPUT, FIRST, SECOND, THIRD),
         )
     )
-    is_owned = bool(desc.table_tensor.flags & TensorFlags.OWNED_BY_DML)
-    return Plan(
-        path=chosen,
-        stages=(*(() if is_owned or not copying else (copying,)), dispatches),
-        initialization=(copying,) if is_owned and copying else (),
-        scratch_size=builder.scratch.size,
-        persistent_size=builder.persistent.size,
-    )
+    return plan_with_table(chosen, desc.table_tensor, copying, (dispatches,), builder)
 
 
 @dataclass(frozen=True)
@@ -241,6 +234,25 @@ def _outer_of_workgroup(order: _Order, outer: int, groups: int, batch: int, proc
     least, enough = (-(-share * TABLE_SIZE // (2 * order.inner)) for share in (LEAST_SHARE, ENOUGH_SHARE))
     for_all = math.ceil(outer * groups / (WORKGROUPS_OF_PROCESSOR * processors))
     return min(outer, max(least, min(max(enough, batch), for_all)))
+
+
+def plan_with_table(
+    path: str,
+    tensor: TensorDesc,
+    copying: tuple[Dispatch, ...],
+    stages: Sequence[tuple[Dispatch, ...]],
+    builder: PlanBuilder,
+) -> Plan:
+    """The plan of stages that read a packed table, which is copied before them, or once if it is OWNED_BY_DML."""
+    first = (copying,) if copying else ()
+    is_owned = bool(tensor.flags & TensorFlags.OWNED_BY_DML)
+    return Plan(
+        path=path,
+        stages=tuple(stages) if is_owned else (*first, *stages),
+        initialization=first if is_owned else (),
+        scratch_size=builder.scratch.size,
+        persistent_size=builder.persistent.size,
+    )
 
 
 def packed_table(tensor: TensorDesc, builder: PlanBuilder) -> tuple[str, tuple[Dispatch, ...]]:

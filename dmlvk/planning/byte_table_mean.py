@@ -9,13 +9,12 @@ from functools import cached_property
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import ByteTableMeanDesc
 from dmlvk.planning.builder import DispatchBuilder, PlanBuilder, View, by_dimension
-from dmlvk.planning.byte_table import packed_table
+from dmlvk.planning.byte_table import packed_table, plan_with_table
 from dmlvk.planning.families.windows import CHANNEL, COLUMN, DIMENSIONS, WORD_SIZE, Windows, WindowsPart, stages_of
 from dmlvk.planning.float32 import PATHS, chosen_path
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan
-from dmlvk.tensor_desc import TensorFlags
 
 __all__ = ["PATHS", "plan"]
 
@@ -43,7 +42,6 @@ class _MeanPlanner:
 
     def plan(self) -> Plan:
         table, copying = packed_table(self.desc.table_tensor, self.builder)
-        is_owned = bool(self.desc.table_tensor.flags & TensorFlags.OWNED_BY_DML)
         whole, pieces = self.windows.cut()
         # Each box of outputs has its states at a place of its own.
         states: dict[int, int] = {}
@@ -61,13 +59,7 @@ class _MeanPlanner:
             return self._dispatch(part, table, states.get(id(part)), constants)
 
         stages = stages_of(whole, pieces, dispatch)
-        return Plan(
-            path=self.path,
-            stages=stages if is_owned or not copying else (copying, *stages),
-            initialization=(copying,) if is_owned and copying else (),
-            scratch_size=self.builder.scratch.size,
-            persistent_size=self.builder.persistent.size,
-        )
+        return plan_with_table(self.path, self.desc.table_tensor, copying, stages, self.builder)
 
     @cached_property
     def windows(self) -> Windows:

@@ -21,7 +21,6 @@ from dmlvk.planning.families.windows import (
     CHANNEL,
     DIMENSIONS,
     ELEMENTS,
-    MOST_TURNS,
     ROWS,
     VECTORS,
     WORD_SIZE,
@@ -34,7 +33,7 @@ from dmlvk.planning.plan import Access, Dispatch, Plan, require_path
 
 PATHS = (VECTORS, ROWS, ELEMENTS)
 # What the kernels have registers for: rows of vectors take four times as many as those of words.
-STRIPS = {ROWS: Strips(rows=4, tap_rows=12), VECTORS: Strips(rows=2, tap_rows=8, turns=MOST_TURNS)}
+STRIPS = {ROWS: Strips(rows=4, tap_rows=12), VECTORS: Strips(rows=2, tap_rows=8, takes_turns=True)}
 
 
 def plan(desc: MaxPooling2Desc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:

@@ -30,7 +30,6 @@ from dmlvk.planning.families.windows import (
     CHANNEL,
     COLUMN,
     ELEMENTS,
-    MOST_TURNS,
     ROWS,
     VECTORS,
     WORD_SIZE,
@@ -52,9 +51,9 @@ STEM = "quantized_linear_average_pooling"
 BUFFER_COUNT = 7
 # What the kernels have registers for. A workgroup keeps its registers while one invocation makes a mean once more: so
 # it is a single subgroup.
-STRIPS = {ROWS: Strips(4, 12, turns=1, is_subgroup=True), VECTORS: Strips(1, 6, is_subgroup=True)}
+STRIPS = {ROWS: Strips(4, 12, takes_turns=False, is_subgroup=True), VECTORS: Strips(1, 6, is_subgroup=True)}
 # The same where workgroups may find thresholds together (kernels/quantized_linear_average_pooling/thresholds.glsl).
-STRIPS_WITH_THRESHOLDS = {ROWS: Strips(4, 12, turns=MOST_TURNS), VECTORS: Strips(1, 6)}
+STRIPS_WITH_THRESHOLDS = {ROWS: Strips(4, 12, takes_turns=True), VECTORS: Strips(1, 6)}
 MOST_TAPS_WITH_THRESHOLDS = 16
 # What outputs whose taps are cut have in memory, in bytes, and the most of them at a time.
 STATE_SIZE = 8

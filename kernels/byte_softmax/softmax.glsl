@@ -54,6 +54,8 @@ layout(set = 0, binding = 2) buffer Output { uint output_words[]; };
 layout(set = 0, binding = 3) buffer State { uint state[]; };
 
 const uint UNSIGNED_TYPES = 0;
+const uint ELEMENT_SIZE = 1;
+#include "windows/words.glsl"
 #include "quantized_linear_convolution/arithmetic.glsl"
 #include "quantized_linear_convolution/multiplier.glsl"
 #include "windows/sum.glsl"
@@ -79,7 +81,7 @@ bool is_ordinary(uint bits, uint largest) {
 
 // An element as the distance from its type's least number.
 uint level_at(uint at) {
-    return (input_words[at >> 2] >> 8 * (at & 3) & 0xFF) ^ FLIP;
+    return load_element(at).x ^ FLIP;
 }
 
 uint term_of(uint level, uint largest) {
@@ -214,13 +216,6 @@ void main() {
             word |= uint(clamp(value, LEAST, LEAST + 255) & 0xFF) << place;
             mask |= 0xFF << place;
         }
-        uint at = step == 1 ? (target >> 2) + unit : target + unit * step >> 2;
-        if (mask == 0xFFFFFFFF) {
-            output_words[at] = word;
-        } else {
-            // Other bytes of the word are other rows', or in gaps.
-            atomicAnd(output_words[at], ~mask);
-            atomicOr(output_words[at], word);
-        }
+        store_masked(step == 1 ? (target >> 2) + unit : target + unit * step >> 2, mask, word);
     }
 }

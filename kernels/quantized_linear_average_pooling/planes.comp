@@ -13,8 +13,8 @@
 //     one invocation finishes a plane: it subtracts what the first word and the last one have outside the plane
 //     one invocation stores a word of the output
 //
-// Layout: neighbouring invocations read neighbouring words of the input. Two sums of 16 bits share a word; they are added to one of 32
-// bits after 128 words, before they can overflow.
+// Layout: neighbouring invocations read neighbouring words of the input. Two sums of 16 bits share a word; they are added to
+// one of 32 bits after 128 words, before they can overflow.
 //
 // Preconditions: input and output are packed along N and C; at most 2^23 elements a plane, or 60 if PARTS is 1. Six storage
 // buffers. The shared memory is that of a workgroup's sums and bytes: 2 KiB at most; or of its planes, and 4 bytes for each.

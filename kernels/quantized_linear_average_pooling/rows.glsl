@@ -14,7 +14,8 @@
 // Layout: neighbouring invocations have neighbouring words of a row. Caches serve the overlap between windows.
 //
 // Preconditions: windows/window.glsl and windows/rows.glsl. Rows of the output begin and end with words; ROWS divides their
-// number, and push.planes the channels. If ROWS is not 1, windows have neither depth nor dilation along H. At most 257 taps, whose sum fits 16 bits. Six storage buffers.
+// number, and push.planes the channels. If ROWS is not 1, windows have neither depth nor dilation along H. At most 257 taps,
+// whose sum fits 16 bits. Six storage buffers.
 //
 // Driver bugs avoided: the last loop tests its condition before each round (SwiftShader).
 

@@ -12,7 +12,8 @@
 // A workgroup finds thresholds if many means can lie in the middle, and then adds up all windows in floats: where the outputs
 // that need it are not neighbours, a subgroup would take a turn for each of them. Otherwise few means need it.
 //
-// Include this file after again.glsl. The kernel defines IS_UNROLLED, whether it has all taps in registers. The scales and zero points are the same for all channels.
+// Include this file after again.glsl. The kernel defines IS_UNROLLED, whether it has all taps in registers. The scales and zero
+// points are the same for all channels.
 
 #ifndef ROUNDS_TO_NEAREST_EVEN
 const bool HAS_THRESHOLDS = false;

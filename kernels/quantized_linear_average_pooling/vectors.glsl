@@ -36,7 +36,6 @@ const bool IS_UNROLLED = HAS_STRIPS && WINDOW_W <= MOST_COLUMNS;
 #include "again.glsl"
 #include "thresholds.glsl"
 
-
 // The sums of a vector's bytes: of a word's even bytes, and of its odd ones.
 struct Sums { uvec2 words[4]; };
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from onnx import helper
 
 import dmlvk
 from bench.networks import model_of as model_of_network
+from dmlvk.benchmark.model import measurement
 from dmlvk.benchmark.model.peers import ModelWork, ONNXRuntimeSession, comparison
 from dmlvk.benchmark.model.tables import STEP_HEADS, is_correct, parts_of, sections
 from dmlvk.benchmark.networks import Network
@@ -108,6 +110,22 @@ def test_without_onnx_runtime_nothing_is_compared(device: dmlvk.Device, tmp_path
     (row,) = json.loads(file.read_text())["batches"]
     assert row["inputs"] == {"x": [1, 3, 4]}
     assert row["batch"] is None
+
+
+def test_a_mapped_run_is_a_share_of_all(device: dmlvk.Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def timed(step: Callable[[int], Any], rounds: int) -> Times:
+        for number in range(1 + rounds):
+            step(number)
+        return Times((1.0,))
+
+    monkeypatch.setattr(measurement, "time_on_host", timed)
+    x = elements(np.random.default_rng(0), np.int16, (4, 3))
+    onnx.save(model_of([("Transpose", ["x"], ["y"], {})], {"x": x}, {"y": np.int16}), tmp_path / "model.onnx")
+    file = tmp_path / "record.json"
+    result = bench(device, "--model", tmp_path / "model.onnx", "--rounds", 2, "--peer", "none", "--json", file)
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(file.read_text())["batches"]
+    assert (row["seconds"]["median"], row["mapped_seconds"]) == (1.0, 1 / measurement.MAPPED)
 
 
 @pytest.mark.parametrize(("change", "status"), [(0, 0), (1, 1)])

@@ -19,8 +19,8 @@ from tests.reference.onnx_runtime import ONNX_RUNTIME
 SECONDS = 900.0
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 INPUT = (1, 3, 224, 224)
-# By network and format, the parts of a run in which the device computes whatever it can. As QDQ, the host
-# has the last sum, ReLU and AveragePool in floats, which ONNX Runtime may join.
+# By network and format, the parts of a run in which the device computes whatever it can. As QDQ, the host has the last
+# sum, ReLU and AveragePool in floats, which ONNX Runtime may join.
 PARTS = {
     ("resnet50", "QOperator"): 1,
     ("resnet50", "QDQ"): 3,

@@ -48,7 +48,6 @@ MOST_COLUMNS_OF_VECTORS = 4
 # Invocations take several places in turn, if each processor of a GPU has so many workgroups then, which wait for memory
 # one after the other. Those of a CPU do not wait.
 WORKGROUPS_OF_PROCESSOR = 8
-MOST_TURNS = 1 << 16
 # Positions in the kernels are signed 32-bit numbers, and so are sums of two of them.
 LARGEST_POSITION = 1 << 30
 # An output takes as long as this number of taps, beside its own. An element of a copy takes as long as this number.
@@ -90,14 +89,14 @@ class Strips:
 
     rows: rows of the output at once.
     tap_rows: rows of taps of these: MOST_TAP_ROWS.
-    turns: the most blocks that an invocation makes in turn, of vectors one below the other, of rows in further planes;
-        0 if the kernel knows no turns.
+    takes_turns: whether an invocation makes several blocks in turn, of vectors one below the other, of rows in further
+        planes; None if the kernel knows no turns.
     is_subgroup: whether a GPU's workgroups are single subgroups.
     """
 
     rows: int
     tap_rows: int
-    turns: int = 0
+    takes_turns: bool | None = None
     is_subgroup: bool = False
 
 
@@ -416,10 +415,10 @@ class Windows:
         # Rows of the output share rows of taps, or it would not pay to have fewer invocations.
         shares = is_plain and high - low > self.geometry.strides[1] and right - left <= MOST_COLUMNS_OF_VECTORS
         rows = self._rows_at_once(part, strips) if shares else 1
-        blocks = self._turns(count // rows, part.extents[ROW] // rows) if strips.turns > 1 and shares else 1
+        blocks = self._turns(count // rows, part.extents[ROW] // rows) if strips.takes_turns and shares else 1
 
         def with_blocks(dispatch: DispatchBuilder) -> None:
-            if strips.turns:
+            if strips.takes_turns is not None:
                 dispatch.push(blocks=blocks)
             bind(dispatch)
 
@@ -452,10 +451,10 @@ class Windows:
         per_word = WORD_SIZE // size
         count = part.count // per_word
         rows = self._rows_at_once(part, strips)
-        planes = self._turns(count // rows, part.extents[CHANNEL]) if strips.turns > 1 else 1
+        planes = self._turns(count // rows, part.extents[CHANNEL]) if strips.takes_turns else 1
 
         def with_planes(dispatch: DispatchBuilder) -> None:
-            if strips.turns:
+            if strips.takes_turns is not None:
                 dispatch.push(planes=planes)
             bind(dispatch)
 
@@ -502,7 +501,7 @@ class Windows:
         """The invocations of a workgroup; None: as many as usual."""
         profile = self.builder.profile
         is_one = strips.is_subgroup and profile.device_type is not DeviceType.CPU
-        return min(profile.subgroup_size, self.builder.workgroup_size) if is_one else None
+        return profile.subgroup_size if is_one else None
 
     def _turns(self, invocations: int, extent: int) -> int:
         """How many of `extent` places along a dimension an invocation takes, one after the other."""
