@@ -42,8 +42,8 @@ def test_what_a_session_keeps(tmp_path: Path) -> None:
 
 
 def test_a_path_in_another_root() -> None:
-    place = Place("there", Path("/a/root/work"), root=Path("/a/root"))
-    assert place.path(Path("/a/root/work/wheel.whl")) == "/work/wheel.whl"
+    place = Place("there", Path("/a/root/newcomer"), root=Path("/a/root"))
+    assert place.path(Path("/a/root/newcomer/wheel.whl")) == "/newcomer/wheel.whl"
     assert Place("here", Path("/a")).path(Path("/a/b")) == str(Path("/a/b"))
 
 

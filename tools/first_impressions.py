@@ -214,20 +214,20 @@ def debian(session: Session, suite: str, folder: Path, wheel: Path) -> None:
     host = Place(f"Debian {suite}", folder)
     session.timed(host, "debootstrap", "debootstrap", "--variant=minbase", suite, str(root))
     shutil.copy("/etc/resolv.conf", root / "etc" / "resolv.conf")
-    work = root / "work"
+    work = root / "newcomer"
     work.mkdir()
     inside_wheel = Path(shutil.copy(wheel, work))
     names = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root"}
     # What this host trusts, so that pip reaches what it reaches here.
     if certificates := ssl.get_default_verify_paths().cafile:
         shutil.copy(certificates, work / "certificates.pem")
-        names |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), "/work/certificates.pem")
+        names |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"), "/newcomer/certificates.pem")
     place = Place(f"Debian {suite}", work, ("chroot", str(root)), root, names)
     apt = ("apt-get", "install", "--yes", "--no-install-recommends")
     with mounted(root):
         session.timed(place, "apt-get update", "apt-get", "update")
         session.timed(place, "apt-get install of Python", *apt, "python3", "python3-venv")
-        environment, python = work / "bare", "/work/bare/bin/python"
+        environment, python = work / "bare", "/newcomer/bare/bin/python"
         session.timed(place, "python -m venv, before a loader", "python3", "-m", "venv", place.path(environment))
         pip = (python, "-m", "pip", "install", "--quiet", place.path(inside_wheel))
         session.timed(place, "pip install of the wheel, without a compiler", *pip)
