@@ -7,7 +7,7 @@
 `measure` appends a line of JSON to FILE for each layer in a batch and a layout: the seconds of each path. The paths
 take turns, and each one's least time counts, of several lines too. `compare` plans the same layers for a recorded
 device, and holds the choice against the times. Every result is compared with the reference; those of random layers,
-which are convolutions of `dmlvk bench --sweep`, in 64 elements.
+which are convolutions of `python -m bench.sweep`, in 64 elements.
 
 With --tune, `measure` first lets the device tune itself (`Device.compile_all(tune=True)`), and then measures what was
 chosen with the other paths, by times of its own. `compare --tuned` holds that against the times.
@@ -38,14 +38,14 @@ from rich.progress import track
 from rich.table import Table
 
 import dmlvk
+from bench.sweep import OPERATORS
+from bench.sweep.shapes import ConvolutionShape, shapes
 from dmlvk import planning
 from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks import NETWORKS, Dimensions
 from dmlvk.benchmark.networks.chain import measure_floor
 from dmlvk.benchmark.networks.work import LAYOUTS, Array, LayerWork, desc_of, work_of
-from dmlvk.benchmark.sweep import OPERATORS
-from dmlvk.benchmark.sweep.shapes import ConvolutionShape, shapes
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, warm_up
 from dmlvk.command_line.bench_subject import opened
 from dmlvk.conformance.profiles import narrow

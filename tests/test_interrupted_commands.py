@@ -53,20 +53,6 @@ def interrupted(folder: Path, step: int, *arguments: object) -> subprocess.Compl
             id="network",
             marks=pytest.mark.nightly,
         ),
-        pytest.param(
-            "--cold --network mobilenetv2 --size tiny --batch 1 --layout nhwc",
-            3,
-            "runs",
-            id="cold",
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            "--sweep --seconds 30 --rounds 2 --peer none --megabytes 1",
-            3,
-            "shapes",
-            id="sweep",
-            marks=pytest.mark.nightly,
-        ),
     ],
 )
 def test_bench_shows_and_keeps_the_figures_so_far(

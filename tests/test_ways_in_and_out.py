@@ -21,7 +21,6 @@ OPENS = {
 }
 # Module: why it has methods of these names beside paths.
 TENSORS = {
-    "benchmark/cold/process.py": "tensors",
     "dxdispatch/model.py": "tensors",
     "demo/measure.py": "tensors",
     "conformance/running/execution.py": "tensors",

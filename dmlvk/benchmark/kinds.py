@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
 
+from dmlvk._common import files
+from dmlvk._printable import printable_data
 from dmlvk.benchmark import drawing, sections, tables
-from dmlvk.benchmark.cold import tables as cold_tables
 from dmlvk.benchmark.model import tables as model_tables
 from dmlvk.benchmark.networks import tables as network_tables
-from dmlvk.benchmark.records import COLD, MODEL, NETWORK, OPERATORS, SWEEP, Record, kind_of
-from dmlvk.benchmark.sweep import tables as sweep_tables
+from dmlvk.benchmark.records import FORMAT, MODEL, NETWORK, OPERATORS, Record
 
 
 class Tables(Protocol):
@@ -33,11 +34,13 @@ class Tables(Protocol):
 class Kind:
     """How one kind of record is shown.
 
-    options: the options of `dmlvk bench` that measure it, with the fields of the record's network.
+    command: what measures it, with the fields of the record's network.
+    list_name: of the record's list.
     """
 
     tables: Tables
-    options: str
+    command: str
+    list_name: str
 
     def is_correct(self, record: Record) -> bool:
         """Whether all results were right."""
@@ -55,18 +58,28 @@ class Kind:
         """The lines of a page of Markdown."""
         yield from sections.markdown(self.tables.sections(record))
         yield ""
-        yield sections.origin(record, self.options.format(**record.get("network", {})))
+        yield sections.origin(record, self.command.format(**record.get("network", {})))
 
 
 KINDS: Mapping[str, Kind] = {
-    OPERATORS: Kind(tables, ""),
-    MODEL: Kind(model_tables, " --model"),
-    NETWORK: Kind(network_tables, " --network {name}"),
-    COLD: Kind(cold_tables, " --cold --network {name}"),
-    SWEEP: Kind(sweep_tables, " --sweep"),
+    OPERATORS: Kind(tables, "dmlvk bench", "cases"),
+    MODEL: Kind(model_tables, "dmlvk bench --model", "batches"),
+    NETWORK: Kind(network_tables, "dmlvk bench --network {name}", "runs"),
 }
 
 
-def kind_for(record: Record) -> Kind:
+def kind_for(record: Record, kinds: Mapping[str, Kind] = KINDS) -> Kind:
     """How a record is shown."""
-    return KINDS[kind_of(record)]
+    return kinds[record.get("kind", OPERATORS)]
+
+
+def read(path: Path, kinds: Mapping[str, Kind] = KINDS) -> Record:
+    """Read a record of one of some kinds. Its texts are printable, so that a picture, a page and a table can show them.
+
+    Raises OSError: the file cannot be read, or is not a record of this format.
+    """
+    record = printable_data(files.read_json(path))
+    kind = kinds.get(str(record.get("kind", OPERATORS))) if isinstance(record, dict) else None
+    if kind is None or record.get("format") != FORMAT or not isinstance(record.get(kind.list_name), list):
+        raise files.FileError(f"{path} is not a record of `dmlvk bench --json`, format {FORMAT}")
+    return record

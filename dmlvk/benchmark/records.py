@@ -13,14 +13,12 @@ import numpy as np
 
 import dmlvk
 from dmlvk._common import files
-from dmlvk._printable import printable_data
 
 FORMAT = 1
 MOST_CHARACTERS = 200
 
-# The kinds of record, and the list that each one has. A record without a kind is one of operators.
-OPERATORS, MODEL, NETWORK, COLD, SWEEP = "operators", "model", "network", "cold", "sweep"
-LISTS = {OPERATORS: "cases", MODEL: "batches", NETWORK: "runs", COLD: "runs", SWEEP: "shapes"}
+# The kinds of record. A record without a kind is one of operators.
+OPERATORS, MODEL, NETWORK = "operators", "model", "network"
 
 Record = dict[str, Any]
 # What a run calls before each measurement, with its name; and after it, with the record so far, so that an interrupted
@@ -32,27 +30,6 @@ Keep = Callable[[Record], None]
 def write(record: Record, path: Path) -> None:
     """Write a record as JSON."""
     files.write_text(path, files.json_text(record, 1) + "\n")
-
-
-def read(path: Path) -> Record:
-    """Read a record. Its texts are printable, so that a picture, a page and a table can show them.
-
-    Raises OSError: the file cannot be read, or is not a record of this format.
-    """
-    record = printable_data(files.read_json(path))
-    if (
-        not isinstance(record, dict)
-        or record.get("format") != FORMAT
-        or kind_of(record) not in LISTS
-        or not isinstance(record.get(LISTS[kind_of(record)]), list)
-    ):
-        raise files.FileError(f"{path} is not a record of `dmlvk bench --json`, format {FORMAT}")
-    return record
-
-
-def kind_of(record: Record) -> str:
-    """One of the kinds, or another text if this is not a record."""
-    return str(record.get("kind", OPERATORS))
 
 
 def circumstances(device: dmlvk.Device, rounds: int) -> Record:

@@ -84,12 +84,12 @@ def absences(record: Record) -> list[str]:
     return lines
 
 
-def origin(record: Record, options: str = "") -> str:
+def origin(record: Record, command: str) -> str:
     """How a record's page was made, for the page."""
     versions = record["versions"]
     installed = versions["dmlvk"] if versions["dmlvk"][:1].isdigit() else f"({versions['dmlvk']})"
     return (
-        f"Measured by {printable.markdown_code(f'dmlvk bench{options}')} with dmlvk {printable.markdown(installed)}, "
+        f"Measured by {printable.markdown_code(command)} with dmlvk {printable.markdown(installed)}, "
         f"Python {printable.markdown(versions['python'])} and NumPy {printable.markdown(versions['numpy'])}. Both "
         "`--markdown` in that run and `--from-json` with `--markdown` write this page."
     )

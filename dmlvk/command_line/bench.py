@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dmlvk._common import files
+from dmlvk.command_line.bench_record import FILE, measured_and_shown, record_options
 from dmlvk.command_line.bench_subject import MEASURE, BenchRequest, name_profiles, require_subject, required_cases
 from dmlvk.command_line.clusters import connected
-from dmlvk.command_line.terminal import INTERRUPTED, PlainConsole, clear_errors, console, echo, require_names
+from dmlvk.command_line.terminal import clear_errors, console, require_names
 
 if TYPE_CHECKING:
     from dmlvk.benchmark.choice import Choice
-    from dmlvk.benchmark.records import Record
-
-FILE = click.Path(dir_okay=False, path_type=Path)
+    from dmlvk.benchmark.records import Keep, Record
 
 
 @click.command(short_help="Measure the speed of operators or models.")
 @click.option("--model", type=FILE, default=None, help="In place of operators: a model, .onnx, as a whole.")
 @click.option("--network", default=None, help="In place of operators: all convolutions of resnet50, mobilenetv2, ...")
-@click.option("--cold", is_flag=True, help="Of a network: the first calls, in fresh processes, with no cache and one.")
-@click.option("--sweep", is_flag=True, help="In place of operators' cases: random shapes, the slowest ones first.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="Of --sweep.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of --sweep: the same seed, the same shapes.")
 @click.option("--device", "selector", default=None, help="Index or part of a name; else $DMLVK_DEVICE, else the best.")
 @click.option(
     "--profile",
@@ -80,10 +74,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--peer", "peers", multiple=True, help="torch, cupy, ...; none for none. Repeatable. Default: all.")
 @click.option("--dispatches", is_flag=True, help="Also the time of each dispatch.")
 @click.option("--list", "lists", is_flag=True, help="Only print the names of the cases.")
-@click.option("--json", "json_path", type=FILE, default=None, help="Write all figures here.")
-@click.option("--plot", "plot_path", type=FILE, default=None, help="Draw a picture here, a PNG.")
-@click.option("--markdown", "markdown_path", type=FILE, default=None, help="Write the tables here, as Markdown.")
-@click.option("--from-json", "source", type=FILE, default=None, help="Measure nothing: take the figures of --json.")
+@record_options
 @clear_errors
 @click.pass_context
 def bench(context: click.Context, /, **options: object) -> None:
@@ -98,89 +89,30 @@ def bench(context: click.Context, /, **options: object) -> None:
     A network's convolutions run each alone and all in their order, each waiting for the one before, in several batches
     and both layouts, beside what was predicted and the time of a dispatch that does nothing.
 
-    With --cold, the times are those for which the layers wait for the driver's compiler: all compiled in one thread
-    and in as many as there are cores, and each called at once, with the driver's own caches off.
-
-    With --sweep, random convolutions and SLICE1s are measured for some time. Those come first that are furthest from
-    what bounds them: the copy of their bytes, or their operations on the fastest unit.
-
     Ends with status 1 if any result is not the reference's, bit for bit.
     """
-    import io
-
-    from dmlvk.benchmark import drawing, records
-    from dmlvk.benchmark.kinds import kind_for
-
     subject = require_subject(context)
     request = BenchRequest(**options)  # type: ignore[arg-type]
-    terminal, choice = console(), request.choice()
-    json_path, plot_path, markdown_path = request.json_path, request.plot_path, request.markdown_path
+    choice, outputs = request.choice(), request.outputs
     if request.scheduler is not None:
-        if plot_path is not None or request.source is not None or request.lists or request.profiles:
+        if outputs.plot_path is not None or outputs.source is not None or request.lists or request.profiles:
             raise click.UsageError(
                 "--scheduler measures on many devices; leave out --plot, --from-json, --profile and --list"
             )
         _bench_cluster(request, choice)
         return
-    if plot_path is not None:
-        drawing.require_matplotlib()
-        if plot_path.name and not plot_path.suffix:
-            plot_path = plot_path.with_name(f"{plot_path.name}.png")
-        files.require_place(plot_path)
-        drawing.picture_format(plot_path)
-    if markdown_path is not None:
-        files.require_place(markdown_path)
-    if json_path is not None and request.source is None and not request.lists:
-        files.require_own(json_path, records.read)
 
-    def drawn(record: records.Record) -> tuple[bytes, str]:
-        """The picture and the page, if requested."""
-        kind = kind_for(record)
-        picture = b"" if plot_path is None else kind.draw(record, drawing.picture_format(plot_path))
-        return picture, "" if markdown_path is None else "\n".join(kind.page(record)) + "\n"
+    def measure(keep: Keep) -> Record | None:
+        def named(record: Record) -> None:
+            name_profiles(record, request.profiles)
+            keep(record)
 
-    kept: list[records.Record] = []
+        record = MEASURE[subject](request, console(), named)
+        if record is not None:
+            name_profiles(record, request.profiles)
+        return record
 
-    def keep(record: records.Record) -> None:
-        name_profiles(record, request.profiles)
-        kept[:] = [record]
-        if json_path is not None:
-            records.write(record, json_path)
-
-    is_interrupted = False
-    if request.source is not None:
-        record = records.read(request.source)
-        try:
-            picture, text = drawn(record)
-            kind_for(record).show(record, PlainConsole(file=io.StringIO()), request.dispatches)
-            kind_for(record).is_correct(record)
-        except Exception as error:  # a record of the right format may still lack data that is shown
-            problem = f"{type(error).__name__}: {error}"
-            raise files.FileError(
-                f"{request.source} is not a whole record of `dmlvk bench --json`: {problem}"
-            ) from error
-    else:
-        try:
-            found = MEASURE[subject](request, terminal, keep)
-        except KeyboardInterrupt:
-            if not kept:
-                raise
-            found, is_interrupted = kept[0], True
-        if found is None:
-            return
-        record = found
-        name_profiles(record, request.profiles)
-        picture, text = drawn(record)
-    if plot_path is not None:
-        files.write_bytes(plot_path, picture)
-    if markdown_path is not None:
-        files.write_text(markdown_path, text)
-    kind_for(record).show(record, terminal, request.dispatches)
-    if is_interrupted:
-        echo("Interrupted: these are the figures so far", is_error=True)
-        context.exit(INTERRUPTED)
-    if not kind_for(record).is_correct(record):
-        raise click.ClickException("a result is DIFFERENT from the expected one")
+    measured_and_shown(context, outputs, measure, dispatches=request.dispatches, writes=not request.lists)
 
 
 def _bench_cluster(request: BenchRequest, choice: Choice) -> None:
@@ -190,7 +122,7 @@ def _bench_cluster(request: BenchRequest, choice: Choice) -> None:
     Raises ClusterError: as `dmlvk.benchmark.cluster.run`.
     """
     assert request.scheduler is not None
-    json_path, markdown_path = request.json_path, request.markdown_path
+    json_path, markdown_path = request.outputs.json_path, request.outputs.markdown_path
     with connected(request.scheduler) as client:
         from dmlvk.benchmark import cluster
         from dmlvk.benchmark.kinds import kind_for

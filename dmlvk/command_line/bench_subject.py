@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
+from dmlvk.command_line.bench_record import Outputs
 from dmlvk.command_line.terminal import COMPILED, echo, one_line, require_names, shown_progress
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from dmlvk.benchmark.records import Keep, Record
     from dmlvk.conformance.case import Case
 
-# Bytes of --sweep's inputs, unless --megabytes is given: on a GPU, more than any cache holds.
-SWEPT_ON_CPU, SWEPT_ON_GPU = 1 << 20, 1 << 26
-
 
 class Subject(Enum):
     """What is measured. The value is the words of a message."""
@@ -31,15 +29,11 @@ class Subject(Enum):
     OPERATORS = "operators"
     MODEL = "--model measures a whole model"
     NETWORK = "--network measures all layers of a network"
-    COLD = "--cold measures the first calls of a network's layers"
-    SWEEP = "--sweep measures random shapes"
 
 
 # Options that each subject has besides those of all.
 COMMON = {"selector", "batches", "rounds", "peers", "dispatches", "json_path", "plot_path", "markdown_path"}
 OPTIONS = {Subject.MODEL: COMMON | {"model"}, Subject.NETWORK: COMMON | {"network", "size", "layouts", "profiles"}}
-OPTIONS[Subject.COLD] = OPTIONS[Subject.NETWORK] - {"rounds", "peers", "dispatches", "profiles"} | {"cold"}
-OPTIONS[Subject.SWEEP] = COMMON - {"batches", "dispatches"} | {"sweep", "seconds", "seed", "operators", "megabytes"}
 
 
 @dataclass
@@ -48,10 +42,6 @@ class BenchRequest:
 
     model: Path | None
     network: str | None
-    cold: bool
-    sweep: bool
-    seconds: float
-    seed: int
     selector: str | None
     profiles: tuple[str, ...]
     scheduler: str | None
@@ -78,8 +68,6 @@ class BenchRequest:
         """The cases of operators, and how they are measured."""
         from dmlvk.benchmark.choice import Choice
 
-        if self.megabytes is not None and self.megabytes & (self.megabytes - 1):
-            raise click.BadParameter(f"{self.megabytes} is not a power of two", param_hint="--megabytes")
         return Choice(
             operators=[name.lower() for name in self.operators],
             patterns=self.patterns,
@@ -90,30 +78,44 @@ class BenchRequest:
             parameters_are_owned=self.parameters_kind == "owned",
             size=self.size,
             batch=self.batches[0] if self.batches else None,
-            data_bytes=None if self.megabytes is None else self.megabytes << 20,
+            data_bytes=bytes_of(self.megabytes),
             rounds=self.rounds,
             peers=[name for name in self.peers if name != "none"],
         )
 
-    def batches_or(self, default: list[int]) -> list[int]:
-        """The batches, each once."""
-        return list(dict.fromkeys(self.batches)) or default
+    @property
+    def outputs(self) -> Outputs:
+        """Where the record goes."""
+        return Outputs(self.json_path, self.plot_path, self.markdown_path, self.source)
 
-    def network_layouts(self) -> list[str]:
-        """The layouts in which a network's layers run."""
-        from dmlvk.benchmark.networks.work import LAYOUTS
 
-        names = [layout.lower() for layout in self.layouts]
-        require_names("--layout", names, LAYOUTS)
-        return [layout for layout in LAYOUTS if not names or layout in names]
+def bytes_of(megabytes: int | None) -> int | None:
+    """The bytes that --megabytes names."""
+    if megabytes is not None and megabytes & (megabytes - 1):
+        raise click.BadParameter(f"{megabytes} is not a power of two", param_hint="--megabytes")
+    return None if megabytes is None else megabytes << 20
 
-    def required_network(self) -> Network:
-        """The network that is measured."""
-        from dmlvk.benchmark.networks import NETWORKS, SIZES
 
-        assert self.network is not None
-        require_names("--network", [self.network], NETWORKS)
-        return NETWORKS[self.network](SIZES[self.size or "full"])
+def batches_or(batches: Sequence[int], default: list[int]) -> list[int]:
+    """The batches that --batch names, each once."""
+    return list(dict.fromkeys(batches)) or default
+
+
+def network_layouts(layouts: Sequence[str]) -> list[str]:
+    """The layouts that --layout names, in which a network's layers run."""
+    from dmlvk.benchmark.networks.work import LAYOUTS
+
+    names = [layout.lower() for layout in layouts]
+    require_names("--layout", names, LAYOUTS)
+    return [layout for layout in LAYOUTS if not names or layout in names]
+
+
+def required_network(name: str, size: str | None) -> Network:
+    """The network that --network and --size name."""
+    from dmlvk.benchmark.networks import NETWORKS, SIZES
+
+    require_names("--network", [name], NETWORKS)
+    return NETWORKS[name](SIZES[size or "full"])
 
 
 def opened(selector: str | None, profiles: Sequence[str]) -> dmlvk.Device:
@@ -156,14 +158,6 @@ def require_subject(context: click.Context) -> Subject:
     subject = Subject.OPERATORS
     if names & {"model", "network"}:
         subject = Subject.MODEL if "model" in names else Subject.NETWORK
-    if "sweep" in names:
-        subject = Subject.SWEEP
-    elif names & {"seconds", "seed"}:
-        raise click.UsageError("--seconds and --seed belong to --sweep", context)
-    if "cold" in names:
-        subject = Subject.COLD
-        if "network" not in names:
-            raise click.UsageError(f"{subject.value}: --network NAME names it, such as resnet50", context)
     if subject in OPTIONS:
         for parameter in given:
             if parameter.name not in OPTIONS[subject]:
@@ -248,7 +242,7 @@ def measure_model(request: BenchRequest, terminal: Console, keep: Keep) -> Recor
     assert request.model is not None
     names = request.peers
     require_names("--peer", names, [*PEERS, "none"])
-    sizes: list[int | None] = [*request.batches_or([])] or [None]
+    sizes: list[int | None] = [*batches_or(request.batches, [])] or [None]
     with dmlvk.Device(request.selector, timestamps=True) as device, shown_progress(terminal, len(sizes)) as progress:
         device.compile_progress = progress.parts(COMPILED)
         # A GPU's library is beside the point on a CPU driver.
@@ -265,7 +259,8 @@ def measure_network(request: BenchRequest, terminal: Console, keep: Keep) -> Rec
     from dmlvk.benchmark.networks.peers import PEERS
 
     names = request.peers
-    network, layouts = request.required_network(), request.network_layouts()
+    assert request.network is not None
+    network, layouts = required_network(request.network, request.size), network_layouts(request.layouts)
     require_names("--peer", names, [*PEERS, "none"])
     with opened(request.selector, request.profiles) as device:
         # On a CPU driver, ONNX Runtime on the same CPU is the peer; on a GPU, libraries that run there.
@@ -274,7 +269,7 @@ def measure_network(request: BenchRequest, terminal: Console, keep: Keep) -> Rec
         if names:
             chosen, reason = [each for each in PEERS if each in names], "not asked for"
         settings = measurement.NetworkSettings(
-            request.batches_or([1] if is_cpu(device) else [1, 8, 64]),
+            batches_or(request.batches, [1] if is_cpu(device) else [1, 8, 64]),
             layouts,
             request.rounds,
             chosen,
@@ -282,51 +277,6 @@ def measure_network(request: BenchRequest, terminal: Console, keep: Keep) -> Rec
         )
         with shown_progress(terminal, measurement.step_count(network, settings)) as progress:
             return measurement.run(device, network, settings, progress, keep)
-
-
-def measure_cold(request: BenchRequest, terminal: Console, keep: Keep) -> Record:
-    """Measure the first calls of a network's convolutions."""
-    import dmlvk
-    from dmlvk.benchmark.cold import measurement
-    from dmlvk.benchmark.networks.measurement import NetworkSettings
-
-    network = request.required_network()
-    settings = NetworkSettings(request.batches_or([1]), request.network_layouts())
-    selector = request.selector
-    with dmlvk.Device(selector) as device, shown_progress(terminal, measurement.step_count(settings)) as progress:
-        try:
-            return measurement.run(device, selector, network, settings, progress, keep)
-        except measurement.ProcessError as error:
-            raise click.ClickException(one_line(error)) from error
-
-
-def measure_sweep(request: BenchRequest, terminal: Console, keep: Keep) -> Record:
-    """Measure random shapes, beside the peers of these names."""
-    import dmlvk
-    from dmlvk.benchmark.sweep import OPERATORS, measurement
-
-    choice, names = request.choice(), request.peers
-    require_names("--operator", choice.operators, OPERATORS)
-    require_names("--peer", names, [*measurement.PEER_NAMES, "none"])
-    with dmlvk.Device(request.selector, timestamps=True) as device:
-        settings = measurement.SweepSettings(
-            [name for name in OPERATORS if not choice.operators or name in choice.operators],
-            request.seconds,
-            request.seed,
-            choice.data_bytes or (SWEPT_ON_CPU if is_cpu(device) else SWEPT_ON_GPU),
-            request.rounds,
-            [name for name in measurement.PEER_NAMES if not names or name in names],
-        )
-        with shown_progress(terminal, round(request.seconds)) as progress:
-            shown = 0
-
-            def step(name: str, passed: float) -> None:
-                nonlocal shown
-                while shown <= passed:
-                    progress(name)
-                    shown += 1
-
-            return measurement.run(device, settings, step, keep)
 
 
 def is_cpu(device: dmlvk.Device) -> bool:
@@ -340,6 +290,4 @@ MEASURE: Mapping[Subject, Callable[[BenchRequest, Console, Keep], Record | None]
     Subject.OPERATORS: measure_operators,
     Subject.MODEL: measure_model,
     Subject.NETWORK: measure_network,
-    Subject.COLD: measure_cold,
-    Subject.SWEEP: measure_sweep,
 }

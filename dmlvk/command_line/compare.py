@@ -86,9 +86,9 @@ def read_figures(path: Path) -> Figures:
     Raises ComparisonError: the record is of this format, but not whole.
     Raises OSError: the file cannot be read, or is of another format.
     """
-    from dmlvk.benchmark import records
+    from dmlvk.benchmark.kinds import read
 
-    record = records.read(path)
+    record = read(path)
     try:
         device = record["device"]
         timings = {row["name"]: _timing(row) for row in record["cases"] if "seconds" in row}

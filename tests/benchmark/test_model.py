@@ -16,11 +16,11 @@ from onnx import helper
 
 import dmlvk
 from bench.networks import model_of as model_of_network
+from dmlvk.benchmark.kinds import read
 from dmlvk.benchmark.model import measurement
 from dmlvk.benchmark.model.peers import ModelWork, ONNXRuntimeSession, comparison
 from dmlvk.benchmark.model.tables import STEP_HEADS, is_correct, parts_of, sections
 from dmlvk.benchmark.networks import Network
-from dmlvk.benchmark.records import read
 from dmlvk.benchmark.sections import Section, show
 from dmlvk.benchmark.timing import Times
 from dmlvk.command_line import main

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 import dmlvk
+from dmlvk.benchmark.kinds import read
 from dmlvk.benchmark.networks import NETWORKS, Dimensions, Network, chain, timing
 from dmlvk.benchmark.networks import peers as network_peers
 from dmlvk.benchmark.networks.chain import measure_chain, measure_floor, measure_layer
 from dmlvk.benchmark.networks.tables import is_correct
 from dmlvk.benchmark.networks.work import LEVELS, ZERO_POINT, noise, work_of
-from dmlvk.benchmark.records import read
 from dmlvk.command_line import main
 from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.sequence import Sequence
@@ -246,7 +246,6 @@ def test_a_peer_that_fails_is_one_line(device: dmlvk.Device, monkeypatch: pytest
         (("--network", "unet", "--peer", "cupy"), "there is no 'cupy'; there are cudnn-fp16-graph"),
         (("--network", "unet", "--layout", "nwhc"), "there is no 'nwhc'; there are nhwc, nchw"),
         (("--network", "unet", "--profile", "none"), "there is no 'none'; there are device, minimum, "),
-        (("--network", "unet", "--cold", "--profile", "no-matrix"), "--profile does not belong to it"),
         (("--network", "unet", "--case", "x"), "--network measures all layers of a network: --case does not belong"),
         (("--network", "unet", "--operator", "slice1"), "--operator does not belong to it"),
         (("--network", "unet", "--list"), "--list does not belong to it"),

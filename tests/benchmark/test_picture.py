@@ -13,7 +13,7 @@ import pytest
 from matplotlib.text import Text
 
 from dmlvk.benchmark import drawing, tables
-from dmlvk.benchmark.kinds import kind_for
+from dmlvk.benchmark.kinds import kind_for, read
 from dmlvk.benchmark.networks import tables as network_tables
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.records import Record
@@ -182,13 +182,11 @@ def test_a_slow_device_has_a_unit_of_its_own(record: Record) -> None:
 
 
 def test_each_record_of_the_results_can_be_shown() -> None:
-    from dmlvk.benchmark import records
-
     found = sorted(H200.parent.glob("*.json"))
     assert len(found) >= 3
     drawn = set()
     for path in found:
-        record = records.read(path)
+        record = read(path)
         page = "\n".join(kind_for(record).page(record))
         assert record["device"]["name"] in page and page.count("\n| ") > 20, path.name
         if THOROUGH or kind_for(record) not in drawn:  # by day one of each kind

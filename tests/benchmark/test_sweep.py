@@ -1,4 +1,4 @@
-"""`dmlvk bench --sweep`: its shapes, its check against the reference, its record, tables and picture."""
+"""`python -m bench.sweep`: its shapes, its check against the reference, its record, tables and picture."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dmlvk
+from bench.sweep import OPERATORS, measurement
+from bench.sweep.__main__ import KINDS, main
+from bench.sweep.measurement import SweepSettings, bound, run
+from bench.sweep.shapes import ConvolutionShape, MovementShape, SweptShape, shapes
+from bench.sweep.tables import figure_of, is_correct, measured, sections, share
 from dmlvk import reference
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.kinds import read
 from dmlvk.benchmark.marks import Mark
-from dmlvk.benchmark.records import Record, read
-from dmlvk.benchmark.sweep import OPERATORS, measurement
-from dmlvk.benchmark.sweep.measurement import SweepSettings, bound, run
-from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, SweptShape, shapes
-from dmlvk.benchmark.sweep.tables import figure_of, is_correct, measured, sections, share
+from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.timing import Times
 from dmlvk.benchmark.work import Work
-from dmlvk.command_line import main
 
 matplotlib.use("Agg")
 BYTES = 1 << 12
@@ -49,7 +50,7 @@ def run_of_nothing() -> Record:
 
 
 def bench(device: dmlvk.Device, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["bench", "--device", device.profile.name, "--sweep", *arguments])
+    return CliRunner().invoke(main, ["--device", device.profile.name, *arguments])
 
 
 def test_the_same_seed_gives_the_same_different_shapes() -> None:
@@ -86,14 +87,14 @@ def test_a_sweep_is_measured_recorded_and_shown(device: dmlvk.Device, tmp_path: 
     options = ("--operator", "SLICE1", "--operator", OPERATORS[0], "--megabytes", "1", "--rounds", "3")
     done = bench(device, "--seconds", "2", "--seed", "5", *options, *outputs)
     assert done.exit_code == 0, done.output
-    record = read(record_file)
+    record = read(record_file, KINDS)
     names = [shape.name for shape in itertools.islice(shapes(OPERATORS, 5, 1 << 20), len(record["shapes"]))]
     assert [row["name"] for row in record["shapes"]] == names
     assert record["seed"] == 5 and is_correct(record)
     assert picture.read_bytes().startswith(b"\x89PNG")
     text = page.read_text(encoding="utf-8")
     assert record["shapes"][0]["name"].partition(":")[2] in text and "64 elements were compared" in text
-    again = CliRunner().invoke(main, ["bench", "--from-json", str(record_file)])
+    again = CliRunner().invoke(main, ["--from-json", str(record_file)])
     assert again.exit_code == 0 and "share of the bound" in again.output
 
 
@@ -175,13 +176,12 @@ def test_the_bound_is_that_of_the_fastest_unit() -> None:
     assert bound(Work(50, 50, 8000), marks) == (20.0, "matrix")
 
 
-def test_what_does_not_belong_to_a_sweep_is_refused(device: dmlvk.Device) -> None:
+def test_wrong_options_are_refused(device: dmlvk.Device) -> None:
     for options, message in {
-        ("--sweep", "--batch", "3"): "--sweep measures random shapes: --batch does not belong to it",
-        ("--seed", "3"): "--seconds and --seed belong to --sweep",
-        ("--sweep", "--operator", "one_hot"): "one_hot",
-        ("--sweep", "--peer", "cupy"): "cupy",
-        ("--sweep", "--seconds", "0"): "--seconds",
+        ("--operator", "one_hot"): "one_hot",
+        ("--peer", "cupy"): "cupy",
+        ("--seconds", "0"): "--seconds",
+        ("--megabytes", "3"): "3 is not a power of two",
     }.items():
-        done = CliRunner().invoke(main, ["bench", "--device", device.profile.name, *options])
+        done = CliRunner().invoke(main, ["--device", device.profile.name, *options])
         assert done.exit_code != 0 and message in done.output, done.output

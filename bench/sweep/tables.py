@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from bench.sweep import OPERATORS
 from dmlvk.benchmark import drawing
 from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, absences, ratio_text, title_of, us_text
-from dmlvk.benchmark.sweep import OPERATORS
 
 HEADS = (
     "shape",
@@ -32,7 +32,7 @@ MOST_ROWS_BESIDE_PEERS = 15
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     """The tables: of each operator the shapes with the least share of their bound.
 
-    record: a result of `dmlvk.benchmark.sweep.measurement.run`.
+    record: a result of `bench.sweep.measurement.run`.
     dispatches: of no meaning here.
     """
     for number, operator in enumerate(OPERATORS):

@@ -12,14 +12,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import dmlvk
+from bench.cold import CACHES, EMPTY, ONE_THREAD, WAYS
+from bench.cold.process import save
 from dmlvk._common import files
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
-from dmlvk.benchmark.cold import CACHES, EMPTY, ONE_THREAD, WAYS
-from dmlvk.benchmark.cold.process import save
 from dmlvk.benchmark.networks.measurement import NetworkSettings
 from dmlvk.benchmark.networks.network import Network
 from dmlvk.benchmark.networks.work import work_of
-from dmlvk.benchmark.records import COLD, Keep, Progress, Record, circumstances
+from dmlvk.benchmark.records import Keep, Progress, Record, circumstances
 from dmlvk.vulkan.host_threads import core_count
 
 # The caches of NVIDIA's driver and of Mesa's drivers.
@@ -56,7 +56,7 @@ def run(
     progress("the layers' data")
     runs: list[Record] = []
     record: Record = {
-        "kind": COLD,
+        "kind": "cold",
         **circumstances(device, 1),
         "network": {"name": network.name, "size": network.size, "layers": len(network.layers)},
         "cores": core_count(),
@@ -95,7 +95,7 @@ def _in_a_process(request: Record, data: Path, cache_folder: Path) -> Record:
     result_file.unlink(missing_ok=True)
     # A file that records descriptors is the user's own program's.
     environment = {**os.environ, **CACHES_OFF, "DMLVK_CACHE_DIR": str(cache_folder), "DMLVK_RECORD": ""}
-    command = [sys.executable, "-m", "dmlvk.benchmark.cold.process", str(request_file), str(result_file)]
+    command = [sys.executable, "-m", "bench.cold.process", str(request_file), str(result_file)]
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode or not result_file.exists():
         words = done.stderr.decode(errors="replace").split("\n")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import dmlvk
+from bench.sweep.shapes import ConvolutionShape, MovementShape, SweptShape, shapes
 from dmlvk.benchmark.harness import UNITS
 from dmlvk.benchmark.marks import Mark, measure_marks
 from dmlvk.benchmark.measurement import bind_anew
@@ -16,8 +17,7 @@ from dmlvk.benchmark.networks.peers import NetworkPeer
 from dmlvk.benchmark.networks.timing import time_chain
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.peers.peer import OperatorPeer, Peer, taking_part
-from dmlvk.benchmark.records import SWEEP, Keep, Record, circumstances, one_line
-from dmlvk.benchmark.sweep.shapes import ConvolutionShape, MovementShape, SweptShape, shapes
+from dmlvk.benchmark.records import Keep, Record, circumstances, one_line
 from dmlvk.benchmark.timing import Times, rotation, time_bindings
 from dmlvk.benchmark.work import Work
 from dmlvk.conformance.case import Workload
@@ -72,7 +72,7 @@ def run(
     peers = {peer.name for peer in found}
     rows: list[Record] = []
     record: Record = {
-        "kind": SWEEP,
+        "kind": "sweep",
         **circumstances(device, settings.rounds),
         "seed": settings.seed,
         "data_bytes": settings.data_bytes,

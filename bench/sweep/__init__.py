@@ -1,4 +1,4 @@
-"""`dmlvk bench --sweep`: random shapes, and those of them that are furthest from what bounds them."""
+"""`python -m bench.sweep`: random shapes, and those of them that are furthest from what bounds them."""
 
 from __future__ import annotations
 

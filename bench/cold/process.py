@@ -1,6 +1,6 @@
-"""One fresh process of `dmlvk bench --cold`: python -m dmlvk.benchmark.cold.process REQUEST RESULT
+"""One fresh process of `python -m bench.cold`: python -m bench.cold.process REQUEST RESULT
 
-REQUEST is a file of JSON that `dmlvk.benchmark.cold.measurement` writes, beside the layers' data; RESULT is written.
+REQUEST is a file of JSON that `bench.cold.measurement` writes, beside the layers' data; RESULT is written.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 import dmlvk
+from bench.cold import ALL_CORES, FIRST_RESULT, ONE_THREAD
 from dmlvk import QuantizedLinearConvolutionDesc
 from dmlvk._common import files
 from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
-from dmlvk.benchmark.cold import ALL_CORES, FIRST_RESULT, ONE_THREAD
 from dmlvk.benchmark.networks.work import LayerWork, desc_of
 from dmlvk.benchmark.records import Record, one_line
 from dmlvk.runtime.compiled_operator import CompiledOperator

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bench.sweep import OPERATORS
 from dmlvk import DataType, QuantizedLinearConvolutionDesc, Slice1Desc, TensorDesc, reference
 from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.cases.slice1 import random_elements
 from dmlvk.benchmark.networks.work import LAYOUTS, constants_of, desc_of, noise
-from dmlvk.benchmark.sweep import OPERATORS
 from dmlvk.benchmark.work import Work, work_of
 
 Array = npt.NDArray[Any]

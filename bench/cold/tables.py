@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bench.cold import CACHES, EMPTY, FIRST_RESULT, WAYS
 from dmlvk.benchmark import drawing
-from dmlvk.benchmark.cold import CACHES, EMPTY, FIRST_RESULT, WAYS
 from dmlvk.benchmark.drawing import Look
 from dmlvk.benchmark.records import Record
 from dmlvk.benchmark.sections import DIFFERENT, EQUAL, Section, title_of
@@ -17,7 +17,7 @@ HEADS = ("batch", "layout", "cache", "way", "pipelines", "opened, ms", "compiled
 def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
     """The tables: a row for each process, then the layers of each batch, layout and cache.
 
-    record: a result of `dmlvk.benchmark.cold.measurement.run`.
+    record: a result of `bench.cold.measurement.run`.
     dispatches: of no meaning here.
     """
     network, runs = record["network"], record["runs"]
