@@ -2,10 +2,15 @@
 //
 // If units are vectors, the addends of all strips of a subgroup are loaded when its products are done: registers that held
 // operands are free then, and all loads are under way at a time. Loaded as a matrix, in the layout of the sums, they took
-// four times as long.
+// four times as long. With few registers, each strip loads its own: those of all strips, beside the sums, did not fit
+// the registers of Intel's Xe-HPG and Xe2.
 
 const uint STRIPS_OF_SUBGROUP = MATRIX_ROWS * MATRIX_COLUMNS / 4;
+#ifdef ONE_SET
+const bool FETCHES_ADDENDS = false;
+#else
 const bool FETCHES_ADDENDS = STORE_UNIT == 16 && STORES <= 4;
+#endif
 uvec4 fetched_addends[FETCHES_ADDENDS ? STRIPS_OF_SUBGROUP * STORES : 1];
 uvec4 strip_addends[FETCHES_ADDENDS ? STORES : 1];
 
