@@ -22,14 +22,8 @@ GROWING = {"DequantizeLinear", "ConstantOfShape", "Expand", "Tile"}
 FEW_ELEMENTS = 1 << 14
 
 
-def fold(graph: Graph, kinds: Mapping[str, ShapeAndType] | None = None) -> dict[int, str]:
-    """Take constants and unused nodes out of a graph.
-
-    graph: it is changed.
-    kinds: mapping of str to (tuple of int, dtype). Shape and type of values, where more is known of them than the graph
-        says.
-    Returns by number, the reasons of the nodes that are gone.
-    """
+def take_constants(graph: Graph) -> dict[int, str]:
+    """Take nodes Constant out of a graph. Returns by number, their reasons."""
     reasons: dict[int, str] = {}
     for node in graph.nodes:
         if node.op_type == "Constant" and not node.domain and node.writes:
@@ -38,6 +32,18 @@ def fold(graph: Graph, kinds: Mapping[str, ShapeAndType] | None = None) -> dict[
                 graph.set_constant(node.outputs[0], value)
                 reasons[node.index] = "a constant"
     graph.nodes = [node for node in graph.nodes if node.index not in reasons]
+    return reasons
+
+
+def fold(graph: Graph, kinds: Mapping[str, ShapeAndType] | None = None) -> dict[int, str]:
+    """Compute what follows from constants, and take unused nodes out of a graph.
+
+    graph: it is changed.
+    kinds: mapping of str to (tuple of int, dtype). Shape and type of values, where more is known of them than the graph
+        says.
+    Returns by number, the reasons of the nodes that are gone.
+    """
+    reasons: dict[int, str] = {}
     computed: set[str] = set()
     foldable: list[Node] = []
     for node in graph.nodes:
@@ -80,8 +86,12 @@ def _may_fold(node: Node, graph: Graph, kinds: Mapping[str, ShapeAndType]) -> bo
     if node.op_type in NOT_FOLDED or node.captured or not node.reads:
         return False
     is_quantized = node.domain == MICROSOFT or node.op_type in ("QuantizeLinear", "DequantizeLinear")
+    if node.domain not in ("", MICROSOFT):
+        return False
+    if node.op_type == "QuantizeLinear" and graph.is_constant(node.input(0)):
+        return True  # weights, of which ONNX Runtime makes bytes as well
     # Where ONNX Runtime optimizes, it may replace these together with the nodes around them.
-    if (is_quantized and graph.host_optimizes) or node.domain not in ("", MICROSOFT):
+    if is_quantized and graph.host_optimizes:
         return False
     if is_quantized or node.op_type in GROWING:
         return all(_elements(name, graph, kinds) <= FEW_ELEMENTS for name in node.writes)

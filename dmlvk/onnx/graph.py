@@ -225,6 +225,7 @@ ROWS_OF_ONE_AXIS = 13
 # Operators of com.microsoft that ONNX's inference does not know: an operator of ONNX with the same sizes and the type
 # of the first input, and the positions of its inputs among theirs.
 SIMILAR: Mapping[str, tuple[str, Sequence[int] | slice]] = {
+    **{name: (name, (0, 1, 2)) for name in ("QuantizeLinear", "DequantizeLinear")},
     "QLinearAdd": ("Add", (0, 3)),
     "QLinearMul": ("Mul", (0, 3)),
     "QLinearLeakyRelu": ("Identity", (0,)),

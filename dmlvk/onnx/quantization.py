@@ -13,8 +13,13 @@ from dmlvk.onnx.byte_functions import NumberFinder
 from dmlvk.onnx.graph import MICROSOFT, ROWS_OF_ONE_AXIS, Graph, Node
 
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
+INT32 = 6
+# The version from which a conversion may have a scale for each index along an axis.
+SCALES_ALONG_AN_AXIS = 13
 # The bias' scale is the product of the others, which a quantizer may have rounded.
 SCALE_TOLERANCE = 1e-5
+# A bias of floats counts less than this in units of its scale: ONNX Runtime makes int32 of it.
+MOST_STEPS_OF_A_BIAS = 2**31
 KEPT_ATTRIBUTES = ("alpha", "auto_pad", "dilations", "group", "kernel_shape", "pads", "strides", "transA", "transB")
 
 
@@ -42,6 +47,68 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     gone = (reasons.keys() | replaced.keys()) - made_at.keys()
     graph.nodes = [made_at.get(node.index, node) for node in graph.nodes if node.index not in gone]
     return reasons, replaced
+
+
+def as_written_by_one(graph: Graph) -> None:
+    """Let conversions be as ONNX Runtime's own quantizer writes them, whichever quantizer wrote the model.
+
+    Those of com.microsoft become ONNX's. Weights that are transposed behind their DequantizeLinear are transposed
+    before it. One QuantizeLinear stands for all with the same input, scale and zero point: as in ONNX Runtime, which
+    merges them when it optimizes, scales are compared by their values and zero points by their names.
+    """
+    producers = graph.producers()
+    first: dict[tuple[object, ...], str] = {}
+    for place, given in enumerate(graph.nodes):
+        node = given
+        if node.domain == MICROSOFT and _is_known_to_onnx(node, graph):
+            proto = onnx.NodeProto()
+            proto.CopyFrom(node.proto)
+            proto.domain = ""
+            scale = graph.constant(node.input(1))
+            if scale is not None and scale.size == 1:
+                del proto.attribute[:]  # an axis means nothing then, and old versions of ONNX have none
+            node = replace(graph.new_node(proto), index=node.index)
+        elif node.op_type == "Transpose" and not node.domain:
+            node = _transposed_weights(node, producers.get(node.input(0)), graph)
+        if node.op_type == "QuantizeLinear" and len(node.outputs) == 1:
+            scale = graph.constant(node.input(1))
+            step = node.input(1) if scale is None or scale.size != 1 else (scale.dtype, scale.shape, scale.item())
+            key = node.domain, node.input(0), step, node.input(2), str(sorted(node.attributes.items()))
+            same = first.setdefault(key, node.outputs[0])
+            if same != node.outputs[0]:
+                copy = helper.make_node("Identity", [same], list(node.outputs), name=node.proto.name)
+                node = replace(graph.new_node(copy), index=node.index)
+        if node is not given:
+            graph.nodes[place] = node
+            producers |= dict.fromkeys(node.writes, node)
+
+
+def _is_known_to_onnx(node: Node, graph: Graph) -> bool:
+    """Whether a conversion of com.microsoft is also one of ONNX in the model's version."""
+    if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+        return False
+    scale = graph.constant(node.input(1))
+    typed = node.input(2) or node.input(0 if node.op_type == "DequantizeLinear" else 2)
+    if scale is None or scale.dtype != np.float32 or graph.element_type(typed) not in (*QUANTIZED_TYPES, INT32):
+        return False
+    return graph.versions.get("", 0) >= (SCALES_ALONG_AN_AXIS if scale.size > 1 else 10)
+
+
+def _transposed_weights(node: Node, source: Node | None, graph: Graph) -> Node:
+    """A Transpose of dequantized weights as a DequantizeLinear of transposed ones; other nodes as they are."""
+    if source is None or not _is_dequantizer(source, graph):
+        return node
+    weights, scale = graph.constant(source.input(0)), graph.constant(source.input(1))
+    order = node.attributes.get("perm")
+    if weights is None or scale is None or order is None or sorted(order) != list(range(weights.ndim)):
+        return node
+    name = graph.new_name("weights")
+    graph.set_constant(name, np.ascontiguousarray(weights.transpose(order)))
+    axis = source.attributes.get("axis", 1)
+    attributes = {"axis": list(order).index(axis % weights.ndim)} if scale.ndim == 1 and scale.size > 1 else {}
+    inputs = [name, *source.inputs[1:]]
+    proto = helper.make_node("DequantizeLinear", inputs, list(node.outputs), name=node.proto.name, **attributes)
+    return replace(graph.new_node(proto), index=node.index)
 
 
 # Operators that move elements, or choose among them: they give the same for the bytes as for the floats that the bytes
@@ -396,9 +463,10 @@ def _fused(
 ) -> tuple[Node, list[Node]] | None:
     """The quantized operator of a product, and the nodes after it that this replaces; None where bits would differ."""
     before = [producers.get(name) for name in product.inputs if name]
-    if not all(node is not None and _is_dequantizer(node, graph) for node in before):
+    floats = graph.constant(product.inputs[2]) if len(before) == len(product.inputs) > 2 and before[2] is None else None
+    quantized = [node for node in before if node is not None and _is_dequantizer(node, graph)]
+    if len(quantized) + (floats is not None) != len(before):
         return None
-    quantized = [node for node in before if node is not None]
     absorbed: list[Node] = []
     end = product
     while True:
@@ -425,8 +493,12 @@ def _fused(
     names = source.inputs[0], filters.inputs[0], end.outputs[0]
     if tuple(graph.element_type(zero) for _, zero in filter(None, parameters)) not in FUSED_TYPES:
         return None
-    bias = ""
-    if len(quantized) == 3:
+    bias: str | None = ""
+    if floats is not None:
+        bias = _quantized_bias(floats, source, filters, graph)
+        if bias is None:
+            return None
+    elif len(quantized) == 3:
         if not _is_bias_of(quantized[2], source, filters, graph):
             return None
         bias = quantized[2].inputs[0]
@@ -509,12 +581,28 @@ def _is_per_filter(node: Node, axis: int, graph: Graph) -> bool:
 def _is_bias_of(bias: Node, source: Node, filters: Node, graph: Graph) -> bool:
     """Whether a bias counts in units of the input's scale times the filter's."""
     scale, point = graph.constant(bias.input(1)), graph.constant(bias.input(2))
-    if scale is None or graph.element_type(bias.inputs[0]) != 6 or (point is not None and point.any()):  # 6: int32
+    if scale is None or graph.element_type(bias.inputs[0]) != INT32 or (point is not None and point.any()):
         return False
     product = np.asarray(graph.constant(source.input(1))).reshape(-1) * np.asarray(graph.constant(filters.input(1)))
     if scale.size not in (1, product.size):
         return False
     return bool(np.allclose(scale.reshape(-1), product.reshape(-1), rtol=SCALE_TOLERANCE, atol=0))
+
+
+def _quantized_bias(floats: np.ndarray, source: Node, filters: Node, graph: Graph) -> str | None:
+    """The name of a bias of floats in units of the input's scale times the filter's; None where they do not fit.
+
+    ONNX Runtime quantizes such a bias when it optimizes. It is what exporters that quantize no bias leave.
+    """
+    scales = [np.asarray(graph.constant(node.input(1))).reshape(-1) for node in (source, filters)]
+    with np.errstate(all="ignore"):
+        unit = scales[0] * scales[1]
+        steps = np.rint(floats / unit) if unit.size in (1, floats.size) else np.full(1, np.nan)
+    if floats.dtype != np.float32 or floats.ndim != 1 or not (np.abs(steps) < MOST_STEPS_OF_A_BIAS).all():
+        return None
+    name = graph.new_name("bias")
+    graph.set_constant(name, steps.astype(np.int32))
+    return name
 
 
 def _clamps_nothing(node: Node, quantizer: Node, graph: Graph) -> bool:

@@ -211,9 +211,11 @@ class InferenceSession(Pickled):
         self._graph = graph = Graph(self._loaded)
         graph.host_options = options
         self._all_nodes = list(graph.nodes)
-        self._folded, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
+        self._folded = folding.take_constants(graph)
+        quantization.as_written_by_one(graph)
+        absorbed, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         graph.host_optimizes = bool(self._fused) or not quantization.has_quantized_operators(graph)
-        self._folded |= folding.fold(graph)
+        self._folded |= absorbed | folding.fold(graph)
         quantization.quantize_early(graph)
         quantization.move_bytes(graph)
         fusions = [byte_functions.fuse]

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 import dmlvk
 from dmlvk.onnx import InferenceSession, folding, quantization
@@ -74,6 +76,116 @@ def test_fused_as_by_onnx_runtime(device: dmlvk.Device, name: str) -> None:
     assert where.pop("node_3") == "device"
     assert set(where.values()) == {"folded"}
     assert np.unique(found[0]).size > 20
+
+
+def of_com_microsoft(model: onnx.ModelProto) -> None:
+    for node in model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node.domain = "com.microsoft"
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+
+
+def with_nodes_of_constants(model: onnx.ModelProto) -> None:
+    nodes = [helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in model.graph.initializer]
+    nodes += model.graph.node
+    del model.graph.node[:], model.graph.initializer[:]
+    model.graph.node.extend(nodes)
+
+
+def with_transposed_weights(model: onnx.ModelProto) -> None:
+    """Weights with their input channels last, as TensorFlow has them."""
+    (weights,) = (tensor for tensor in model.graph.initializer if tensor.name == "w")
+    turned = np.ascontiguousarray(numpy_helper.to_array(weights).transpose(1, 2, 0, 3))
+    weights.CopyFrom(numpy_helper.from_array(turned, "w"))
+    (dequantized,) = (node for node in model.graph.node if node.output[0] == "wf")
+    dequantized.output[0] = "w_turned"
+    dequantized.attribute[0].i = -2
+    place = [*model.graph.node].index(dequantized) + 1
+    model.graph.node.insert(place, helper.make_node("Transpose", ["w_turned"], ["wf"], perm=[2, 0, 1, 3]))
+
+
+def with_weights_of_floats(model: onnx.ModelProto) -> None:
+    """Weights that a QuantizeLinear makes bytes of at each run."""
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    levels, scale = (numpy_helper.to_array(tensors[name]) for name in ("w", "w_scale"))
+    floats = levels.astype(np.float32) * scale.reshape(-1, 1, 1, 1)
+    tensors["w"].CopyFrom(numpy_helper.from_array(floats, "w_floats"))
+    made = helper.make_node("QuantizeLinear", ["w_floats", "w_scale", "w_zero"], ["w"], axis=0)
+    model.graph.node.insert(0, made)
+
+
+def with_a_bias_of_floats(model: onnx.ModelProto) -> None:
+    (dequantized,) = (node for node in model.graph.node if node.output[0] == "bf")
+    (levels,) = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == "b")
+    (scale,) = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == "b_scale")
+    model.graph.node.remove(dequantized)
+    floats = (levels + np.random.default_rng(0).uniform(-0.6, 0.6, levels.shape)) * scale
+    model.graph.initializer.append(numpy_helper.from_array(floats.astype(np.float32), "bf"))
+
+
+def with_a_pair_for_each_reader(model: onnx.ModelProto) -> None:
+    """Each of two readers of a convolution has a QuantizeLinear and a DequantizeLinear of its own."""
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    model.graph.initializer.append(numpy_helper.from_array(numpy_helper.to_array(tensors["y_scale"]), "scale"))
+    model.graph.node[-1].output[0] = "y1"
+    model.graph.node.extend(
+        [
+            helper.make_node("QuantizeLinear", ["q", "scale", "y_zero"], ["y2"]),
+            helper.make_node("DequantizeLinear", ["y1", "y_scale", "y_zero"], ["f1"]),
+            helper.make_node("DequantizeLinear", ["y2", "scale", "y_zero"], ["f2"]),
+            helper.make_node("Mul", ["f1", "f2"], ["m"]),
+            helper.make_node("QuantizeLinear", ["m", "scale", "y_zero"], ["y"]),
+        ]
+    )
+
+
+OTHER_QUANTIZERS = (
+    *(of_com_microsoft, with_nodes_of_constants, with_transposed_weights, with_weights_of_floats),
+    *(with_a_bias_of_floats, with_a_pair_for_each_reader),
+)
+
+
+@pytest.mark.parametrize("write", OTHER_QUANTIZERS)
+def test_fused_whichever_quantizer_wrote_it(device: dmlvk.Device, write: Callable[[onnx.ModelProto], None]) -> None:
+    nodes, constants = network(parameters_of(9), [], pads=[1, 1, 1, 1])
+    x = elements(np.random.default_rng(10), np.uint8, (2, 4, 9, 8))
+    model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants, opset=19)
+    write(model)
+    session = InferenceSession(model, device)
+    (found,) = session.run(None, {"x": x})
+    require_equal([found], onnx_runtime(model, {"x": x}))
+    assert "host" not in {row.where for row in session.placement}
+    assert np.unique(found).size > 20
+
+
+@pytest.mark.parametrize("fault", ["a row of two dimensions", "more than int32", "no number", "a type of 16 bits"])
+def test_not_made_what_another_quantizer_does_not_mean(device: dmlvk.Device, fault: str) -> None:
+    nodes, constants = network(parameters_of(9), [])
+    x = elements(np.random.default_rng(10), np.uint8, (2, 4, 9, 8))
+    model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants, opset=19)
+    with_a_bias_of_floats(model)
+    bias = model.graph.initializer[-1]
+    if fault == "a row of two dimensions":
+        parameters = convolution_parameters(np.random.default_rng(1), (5, 12, 1, 1))
+        constants = {**network(parameters, [])[1], "w": parameters["w"].reshape(5, 12).T.copy()}
+        constants |= {"bf": np.ones((1, 5), np.float32), "w_zero": np.zeros((), np.int8)}
+        gemm: Node = ("Gemm", ["xf", "wf", "bf"], ["q"], {})
+        nodes = [*nodes[:2], gemm, *nodes[4:]]
+        x = elements(np.random.default_rng(1), np.uint8, (3, 12))
+        model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants, opset=19)
+    elif fault == "a type of 16 bits":
+        of_com_microsoft(model)
+        for tensor in model.graph.initializer:
+            if tensor.name == "y_zero":
+                tensor.CopyFrom(numpy_helper.from_array(np.array(700, np.uint16), "y_zero"))
+        model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.UINT16
+    else:
+        floats = numpy_helper.to_array(bias).copy()
+        floats[0] = np.nan if fault == "no number" else 1e9
+        bias.CopyFrom(numpy_helper.from_array(floats, "bf"))
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    assert {where for _, operator, where in rows if operator in ("Conv", "Gemm")} == {"host"}
+    require_equal(found, onnx_runtime(model, {"x": x}))
 
 
 UNFUSED: dict[str, dict[str, Any]] = {
