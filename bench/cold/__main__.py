@@ -39,7 +39,7 @@ def main(
     batches: tuple[int, ...],
     layouts: tuple[str, ...],
     size: str,
-    **files: object,
+    outputs: Outputs,
 ) -> None:
     """Measure the first calls of a network's convolutions."""
 
@@ -53,7 +53,7 @@ def main(
             except measurement.ProcessError as error:
                 raise click.ClickException(one_line(error)) from error
 
-    measured_and_shown(context, Outputs(**files), measure, KINDS)  # type: ignore[arg-type]
+    measured_and_shown(context, outputs, measure, KINDS)
 
 
 if __name__ == "__main__":

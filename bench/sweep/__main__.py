@@ -44,7 +44,7 @@ def main(
     megabytes: int | None,
     rounds: int,
     peers: tuple[str, ...],
-    **files: object,
+    outputs: Outputs,
 ) -> None:
     """Measure random shapes, the slowest ones first."""
     chosen = [name.lower() for name in operators]
@@ -72,7 +72,7 @@ def main(
 
             return measurement.run(device, settings, step, keep)
 
-    measured_and_shown(context, Outputs(**files), measure, KINDS)  # type: ignore[arg-type]
+    measured_and_shown(context, outputs, measure, KINDS)
 
 
 if __name__ == "__main__":

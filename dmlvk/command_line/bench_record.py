@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,16 +31,25 @@ class Outputs:
     source: Path | None
 
 
+RECORD_OPTIONS = {
+    "source": ("--from-json", "Measure nothing: take the figures of --json."),
+    "markdown_path": ("--markdown", "Write the tables here, as Markdown."),
+    "plot_path": ("--plot", "Draw a picture here, a PNG."),
+    "json_path": ("--json", "Write all figures here."),
+}
+
+
 def record_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of `Outputs`."""
-    for name, field, text in (
-        ("--from-json", "source", "Measure nothing: take the figures of --json."),
-        ("--markdown", "markdown_path", "Write the tables here, as Markdown."),
-        ("--plot", "plot_path", "Draw a picture here, a PNG."),
-        ("--json", "json_path", "Write all figures here."),
-    ):
-        command = click.option(name, field, type=FILE, default=None, help=text)(command)
-    return command
+    """A command with the options of `Outputs`, which it takes as `outputs`."""
+
+    @wraps(command)
+    def with_outputs(*arguments: Any, **options: Any) -> None:
+        outputs = Outputs(**{name: options.pop(name) for name in RECORD_OPTIONS})
+        command(*arguments, outputs=outputs, **options)
+
+    for field, (name, text) in RECORD_OPTIONS.items():
+        with_outputs = click.option(name, field, type=FILE, default=None, help=text)(with_outputs)
+    return with_outputs
 
 
 def measured_and_shown(

@@ -59,10 +59,7 @@ class BenchRequest:
     peers: tuple[str, ...]
     dispatches: bool
     lists: bool
-    json_path: Path | None
-    plot_path: Path | None
-    markdown_path: Path | None
-    source: Path | None
+    outputs: Outputs
 
     def choice(self) -> Choice:
         """The cases of operators, and how they are measured."""
@@ -82,11 +79,6 @@ class BenchRequest:
             rounds=self.rounds,
             peers=[name for name in self.peers if name != "none"],
         )
-
-    @property
-    def outputs(self) -> Outputs:
-        """Where the record goes."""
-        return Outputs(self.json_path, self.plot_path, self.markdown_path, self.source)
 
 
 def bytes_of(megabytes: int | None) -> int | None:

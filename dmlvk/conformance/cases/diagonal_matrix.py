@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import GPU_AND_OWN, Parameters, group
+from dmlvk.conformance.cases.combinations import GPU_AND_OWN, Parameters, by_sizes, group
 from dmlvk.conformance.cases.layouts import LIMITS, OUTPUT_LAYOUTS, SIZES, TYPES, TYPES_BY_SIZE, lay_out
 from dmlvk.conformance.cases.values import SPECIAL_BITS
 from dmlvk.data_type import DataType
@@ -120,10 +120,7 @@ GROUPS = (
     group(
         "diagonal_matrix:shape",
         shape,
-        shape={
-            "x".join(map(str, sizes)): sizes
-            for sizes in ((1, 1), (1, 97), (97, 1), (2, 200), (200, 2), (9, 1, 1), (5, 4, 3, 2), (23, 9, 17))
-        },
+        shape=by_sizes((1, 1), (1, 97), (97, 1), (2, 200), (200, 2), (9, 1, 1), (5, 4, 3, 2), (23, 9, 17)),
         offset=(0, 1, -1),
         type=TYPES_BY_SIZE,
         device=GPU_AND_OWN,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import DEVICES, GPU, GPU_AND_OWN, Parameters, group, only
+from dmlvk.conformance.cases.combinations import DEVICES, GPU, GPU_AND_OWN, Parameters, by_sizes, group, only
 from dmlvk.conformance.cases.layouts import (
     FLOATS,
     INPUT_LAYOUTS,
@@ -21,7 +21,7 @@ from dmlvk.conformance.cases.layouts import (
     TYPES_BY_SIZE,
     lay_out,
     offset_of,
-    strides,
+    with_tail,
 )
 from dmlvk.conformance.cases.values import SPECIAL_BITS, random_array
 from dmlvk.data_type import DataType
@@ -138,13 +138,7 @@ def _filled_with(numbers: np.random.Generator, p: Parameters, element: int) -> W
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors at many offsets in their buffers, and a tail after the output."""
     sizes = (2, 11, 37)
-    output = TensorDesc(
-        p.type,
-        sizes,
-        strides(p.output, sizes),
-        total_size_in_bytes=lay_out(p.type, sizes, p.output).minimum_size_in_bytes + p.tail,
-        guaranteed_base_offset_alignment=p.alignment,
-    )
+    output = with_tail(p.type, sizes, p)
     desc = describe(p.type, sizes, (-4, 7), random_value(numbers, p.type), source=p.input, output=output)
     offsets = {"output_tensor": offset_of(p.offset, p.alignment)}
     if p.input != ABSENT:
@@ -215,13 +209,9 @@ GROUPS = (
     group(
         "diagonal_matrix1:shape",
         shape,
-        shape={
-            "x".join(map(str, sizes)): sizes
-            for sizes in (
-                *((1, 1), (1, 97), (97, 1), (3, 3), (2, 200), (200, 2)),
-                *((9, 1, 1), (5, 4, 3, 2), (1, 1, 40, 41)),
-            )
-        },
+        shape=by_sizes(
+            *((1, 1), (1, 97), (97, 1), (3, 3), (2, 200), (200, 2)), *((9, 1, 1), (5, 4, 3, 2), (1, 1, 40, 41))
+        ),
         band=only(BANDS, "identity", "strip", "kept_strip"),
         type=TYPES_BY_SIZE,
         input=(ABSENT, "packed", "broadcast"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from dmlvk.conformance.case import NO_NUMBERS
 from dmlvk.data_type import DataType
@@ -104,3 +106,17 @@ def offset_of(offset: int, alignment: int) -> int:
 def fits_rank(layout: str, rank: int) -> bool:
     """Whether a layout differs from "packed" at a rank."""
     return rank > 1 or layout not in LAYOUTS_OF_TWO
+
+
+def fits_ranks(labels: Mapping[str, str]) -> bool:
+    """Whether the layouts of input and output differ from "packed" at the rank of a case."""
+    return all(fits_rank(labels[tensor], int(labels["rank"])) for tensor in ("input", "output"))
+
+
+def with_tail(data_type: DataType, sizes: Sequence[int], p: Any) -> TensorDesc:
+    """An output in the layout, with the alignment and with as many bytes behind its elements as the parameters say."""
+    return replace(
+        packed := lay_out(data_type, sizes, p.output),
+        total_size_in_bytes=packed.minimum_size_in_bytes + p.tail,
+        guaranteed_base_offset_alignment=p.alignment,
+    )

@@ -22,6 +22,7 @@ from dmlvk.conformance.cases.layouts import (
     lay_out,
     offset_of,
     strides,
+    with_tail,
 )
 from dmlvk.conformance.cases.values import SPECIAL_BITS, chosen_array, random_array
 from dmlvk.data_type import DataType
@@ -183,15 +184,7 @@ def whole_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
 
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors at many offsets in their buffers, and a tail after the output."""
-    minimum = lay_out(p.type, (9, 41), p.output).minimum_size_in_bytes
-    output = TensorDesc(
-        p.type,
-        (9, 41),
-        strides(p.output, (9, 41)),
-        total_size_in_bytes=minimum + p.tail,
-        guaranteed_base_offset_alignment=p.alignment,
-    )
-    desc = describe(p.index, p.type, (9, 41), p.axis, output=output)
+    desc = describe(p.index, p.type, (9, 41), p.axis, output=with_tail(p.type, (9, 41), p))
     output_offset = offset_of(p.offset, p.alignment)
     offsets = {"indices_tensor": 48 + p.offset, "values_tensor": 16 + p.offset, "output_tensor": output_offset}
     return workload(numbers, desc, p, offsets=offsets)

@@ -17,7 +17,7 @@ from dmlvk.conformance.cases.layouts import (
     SIZES,
     TYPES,
     TYPES_BY_SIZE,
-    fits_rank,
+    fits_ranks,
     lay_out,
     strides,
 )
@@ -119,11 +119,6 @@ def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, {"input_tensor": source}, np.array([[expected]], np.float32))
 
 
-def _keeps(labels: Mapping[str, str]) -> bool:
-    rank = int(labels["rank"])
-    return fits_rank(labels["input"], rank) and fits_rank(labels["output"], rank)
-
-
 # Each form is one type and one rank, so that few cases cover all of them.
 FORMS = {f"{name}_{1 + k % 8}": (kind, 1 + k % 8) for k, (name, kind) in enumerate(TYPES.items())}
 
@@ -157,7 +152,7 @@ GROUPS = (
         steps=STEPS,
         path=KERNEL_PATHS[SliceDesc],
         default="none",
-        keep=_keeps,
+        keep=fits_ranks,
     ),
     group(
         "slice:far_broadcast",

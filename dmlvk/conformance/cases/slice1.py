@@ -28,10 +28,11 @@ from dmlvk.conformance.cases.layouts import (
     SMALL_WORKGROUPS,
     TYPES,
     TYPES_BY_SIZE,
-    fits_rank,
+    fits_ranks,
     lay_out,
     offset_of,
     strides,
+    with_tail,
 )
 from dmlvk.conformance.cases.values import SPECIAL_BITS, chosen_array, random_array
 from dmlvk.data_type import DataType
@@ -159,14 +160,7 @@ def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors at many offsets in their buffers, with guaranteed alignments, and a tail after the output."""
     source = TensorDesc(p.type, (5, 67), guaranteed_base_offset_alignment=p.alignment)
-    output = TensorDesc(
-        p.type,
-        (5, 63),
-        strides(p.output, (5, 63)),
-        guaranteed_base_offset_alignment=p.alignment,
-        total_size_in_bytes=lay_out(p.type, (5, 63), p.output).minimum_size_in_bytes + p.tail,
-    )
-    desc = describe(source, (0, 3), (5, 63), (1, -1), output)
+    desc = describe(source, (0, 3), (5, 63), (1, -1), with_tail(p.type, (5, 63), p))
     offsets = {"input_tensor": offset_of(3 * p.offset, p.alignment), "output_tensor": offset_of(p.offset, p.alignment)}
     return random_workload(numbers, desc, p, offsets=offsets)
 
@@ -261,11 +255,6 @@ def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, {"input_tensor": source}, np.array(expected, np.float32).reshape(1, 1, 2, 2))
 
 
-def _keeps(labels: Mapping[str, str]) -> bool:
-    rank = int(labels["rank"])
-    return fits_rank(labels["input"], rank) and fits_rank(labels["output"], rank)
-
-
 GROUPS = (
     group(
         "slice1:layout",
@@ -276,7 +265,7 @@ GROUPS = (
         output=OUTPUT_LAYOUTS,
         steps=STEPS,
         path=KERNEL_PATHS[Slice1Desc],
-        keep=_keeps,
+        keep=fits_ranks,
     ),
     group(
         "slice1:window",

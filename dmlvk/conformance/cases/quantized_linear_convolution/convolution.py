@@ -25,6 +25,12 @@ OPERATOR = "quantized_linear_convolution"
 KINDS: Mapping[str, DataType] = {"u8": DataType.UINT8, "s8": DataType.INT8}
 
 
+# All inputs of a convolution but its image.
+ALL_CONSTANTS = tuple(field for field in QuantizedLinearConvolutionDesc.input_fields if field != "input_tensor")
+# Offsets of a convolution's data in their buffers.
+APART: Mapping[str, int] = {"input_tensor": 16, "output_tensor": 48}
+
+
 @dataclass(frozen=True)
 class CaseShape:
     """The sizes of a convolution. Spatial tuples have two elements for rank 4, and one for rank 3."""
@@ -179,6 +185,48 @@ def convolution(
     return Workload(desc, inputs, device_type=p.device, **fields)
 
 
+def shape_of(
+    p: Parameters, size: tuple[int, ...], padding: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+) -> CaseShape:
+    """The sizes that a group's parameters name, of a group of channels each; what they do not name is neutral.
+
+    padding: before the input and behind it; by default a stride of 1 keeps the size.
+    """
+    half = tuple(extent // 2 for extent in p.kernel)
+    start_padding, end_padding = padding or (half, half)
+    groups = getattr(p, "groups", 1)
+    return CaseShape(
+        *(getattr(p, "batch", 2), groups * p.channels, size, groups * p.filters, p.kernel),
+        strides=getattr(p, "strides", ()),
+        dilations=getattr(p, "dilations", ()),
+        start_padding=start_padding,
+        end_padding=end_padding,
+        groups=groups,
+    )
+
+
+def convolution_of(
+    numbers: np.random.Generator, p: Parameters, shape: CaseShape, *, past: bool = False, **fields: Any
+) -> Workload:
+    """A convolution as a group's parameters say. Those that the group lacks have their first value.
+
+    layout, or input and output: "packed" or another layout.
+    bias: "narrow", or "wide" for sums that do not fit 32 bits.
+    filter_zero_point: "each" channel has its own, or "none".
+    constants: "bound"; "filter" is given once, before; or all are "owned".
+    past: with a wide bias every second sum lies past 32 bits.
+    **fields: members of Workload.
+    """
+    arrays = wide_sums(numbers, shape) if getattr(p, "bias", "narrow") == "wide" else {}
+    if arrays and past:
+        arrays["bias_tensor"].flat[::2] = 2**31 - 1
+    both = getattr(p, "layout", "packed")
+    layouts = {"input_tensor": getattr(p, "input", both), "output_tensor": getattr(p, "output", both)}
+    absent = ("filter_zero_point_tensor",) if getattr(p, "filter_zero_point", "each") == "none" else ()
+    owned = {"bound": (), "filter": ("filter_tensor",), "owned": ALL_CONSTANTS}[getattr(p, "constants", "bound")]
+    return convolution(numbers, p, shape, arrays=arrays, absent=absent, layouts=layouts, owned=owned, **fields)
+
+
 def random_quantization(numbers: np.random.Generator, p: Parameters, shape: CaseShape) -> dict[str, Array]:
     """Scales, zero points and biases that bring results of random bytes to the middle of the output's range.
 
@@ -212,3 +260,16 @@ def single(value: Any, data_type: DataType) -> Array:
 def ones(*names: str) -> dict[str, Array]:
     """Scales of 1: "input", "filter", "output"."""
     return {f"{name}_scale_tensor": np.ones(1, np.float32) for name in names}
+
+
+def wide_sums(numbers: np.random.Generator, shape: CaseShape) -> dict[str, Array]:
+    """A bias of any 32 bits, and scales that bring it into the output's range."""
+    bias = numbers.integers(-(2**31), 2**31, shape.filters).astype(np.int32)
+    scales = mantissas(numbers, shape.filters) / np.float32(2**25)
+    one = np.ones(1, np.float32)
+    return {
+        "bias_tensor": bias.reshape(shape.per_channel),
+        "filter_scale_tensor": scales.reshape(shape.per_channel),
+        "input_scale_tensor": one,
+        "output_scale_tensor": one,
+    }

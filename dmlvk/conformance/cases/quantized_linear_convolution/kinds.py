@@ -10,18 +10,17 @@ import numpy as np
 from dmlvk.conformance.case import Way, Workload
 from dmlvk.conformance.cases.combinations import GPU_AND_OWN, PLANNERS_CHOICE, Build, Parameters, by_sizes, group, only
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
+    APART,
     GENERAL_PATHS,
     OPERATOR,
     PATHS,
     SHAPES,
     TYPE_PARAMETERS,
     CaseShape,
-    convolution,
-    mantissas,
+    convolution_of,
+    shape_of,
     suits,
 )
-from dmlvk.conformance.cases.values import Array
-from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import GENERAL_PATH
 
 # Pixels, channels and bytes of K of a tile; pixels and channels of an invocation, both multiples of four, for words of
@@ -48,10 +47,6 @@ def planned_for(profile: str, build: Build) -> Build:
     return built
 
 
-# All inputs of a convolution but its image.
-ALL_CONSTANTS = tuple(field for field in QuantizedLinearConvolutionDesc.input_fields if field != "input_tensor")
-
-
 def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Convolutions of each channel alone, into one output channel or several.
 
@@ -65,31 +60,18 @@ def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
         end_padding=(p.padding, p.padding),
         groups=p.channels,
     )
-    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
-    arrays = wide_sums(numbers, shape) if getattr(p, "bias", "narrow") == "wide" else {}
-    if arrays:
-        arrays["bias_tensor"].flat[::2] = 2**31 - 1  # past which every second sum lies
-    owned = ALL_CONSTANTS if getattr(p, "constants", "bound") == "owned" else ()
-    offsets = {"input_tensor": 16, "output_tensor": 48}
-    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, owned=owned, offsets=offsets)
+    return convolution_of(numbers, p, shape, past=True, offsets=APART)
 
 
 def first_layer(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Filters over the few channels of a picture."""
-    shape = CaseShape(
-        *(2, p.channels, (9, p.width), p.filters, p.kernel),
-        strides=p.strides,
-        start_padding=(p.padding, p.padding // 2),
-        end_padding=(p.padding, p.padding),
-    )
-    layouts = {"input_tensor": p.input, "output_tensor": p.output}
-    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+    padding = (p.padding, p.padding // 2), (p.padding, p.padding)
+    return convolution_of(numbers, p, shape_of(p, (9, p.width), padding), offsets=APART)
 
 
 def whole_planes(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Filters of one tap over planes of whole words, which a kernel may transpose while it reads them."""
-    shape = CaseShape(p.batch, p.channels, p.size, p.filters, (1, 1))
-    return convolution(numbers, p, shape, layouts={"output_tensor": p.output})
+    return convolution_of(numbers, p, CaseShape(p.batch, p.channels, p.size, p.filters, (1, 1)))
 
 
 def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -97,32 +79,13 @@ def halo(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     The bias "wide" makes sums that do not fit 32 bits.
     """
-    (top, left), (bottom, right) = p.padding
-    shape = CaseShape(
-        *(p.batch, p.groups * p.channels, (7, p.width), p.groups * p.filters, p.kernel),
-        dilations=p.dilations,
-        start_padding=(top, left),
-        end_padding=(bottom, right),
-        groups=p.groups,
-    )
-    layouts = {"input_tensor": p.input, "output_tensor": p.output}
-    arrays = wide_sums(numbers, shape) if p.bias == "wide" else {}
-    offsets = {"input_tensor": 16, "output_tensor": 48}
-    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, offsets=offsets)
+    return convolution_of(numbers, p, shape_of(p, (7, p.width), p.padding), offsets=APART)
 
 
 def general(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Convolutions of any sizes and types on pipelines that they all share."""
-    shape = CaseShape(
-        *(2, p.groups * p.channels, (9, p.width), p.groups * p.filters, p.kernel),
-        strides=p.strides,
-        dilations=p.dilations,
-        start_padding=(p.padding, p.padding // 2),
-        end_padding=(p.padding // 2, p.padding),
-        groups=p.groups,
-    )
-    layouts = {"input_tensor": p.input, "output_tensor": p.output}
-    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+    padding = (p.padding, p.padding // 2), (p.padding // 2, p.padding)
+    return convolution_of(numbers, p, shape_of(p, (9, p.width), padding), offsets=APART)
 
 
 def take_over(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -130,9 +93,7 @@ def take_over(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     Bindings, lists and sequences that were made before it run on both sides too.
     """
-    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
-    owned = {"bound": (), "filter": ("filter_tensor",), "owned": ALL_CONSTANTS}[p.constants]
-    return replace(convolution(numbers, p, p.shape, layouts=layouts, owned=owned), way=Way.TAKE_OVER)
+    return convolution_of(numbers, p, p.shape, way=Way.TAKE_OVER)
 
 
 def parts_of_k(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -140,20 +101,7 @@ def parts_of_k(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     The bias "wide" makes sums that do not fit 32 bits.
     """
-    shape = CaseShape(
-        *(2, p.groups * p.channels, (5, 7), p.groups * p.filters, p.kernel),
-        start_padding=tuple(size // 2 for size in p.kernel),
-        end_padding=tuple(size // 2 for size in p.kernel),
-        groups=p.groups,
-    )
-    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
-    arrays = wide_sums(numbers, shape) if p.bias == "wide" else {}
-    if arrays:
-        arrays["bias_tensor"].flat[::2] = 2**31 - 1  # past which every second sum lies
-    absent = () if p.filter_zero_point == "each" else ("filter_zero_point_tensor",)
-    owned = [name for name in ALL_CONSTANTS if name not in absent] if p.constants == "owned" else []
-    workload = convolution(numbers, p, shape, arrays=arrays, layouts=layouts, absent=absent, owned=owned)
-    return replace(workload, way=p.way)
+    return convolution_of(numbers, p, shape_of(p, (5, 7)), past=True, way=p.way)
 
 
 def tiles_of_vectors(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -161,46 +109,12 @@ def tiles_of_vectors(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     The bias "wide" makes sums that do not fit 32 bits.
     """
-    shape = CaseShape(
-        *(2, p.channels, (9, p.width), p.filters, p.kernel),
-        strides=p.strides,
-        start_padding=tuple(size // 2 for size in p.kernel),
-        end_padding=tuple(size // 2 for size in p.kernel),
-    )
-    layouts = {"input_tensor": p.input, "output_tensor": p.output}
-    arrays = wide_sums(numbers, shape) if p.bias == "wide" else {}
-    offsets = {"input_tensor": 16, "output_tensor": 48}
-    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, offsets=offsets)
+    return convolution_of(numbers, p, shape_of(p, (9, p.width)), offsets=APART)
 
 
 def joined_groups(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Groups of few channels, which a kernel may join: no channel sees another group's."""
-    shape = CaseShape(
-        *(2, p.groups * p.channels, (6, 9), p.groups * p.filters, p.kernel),
-        strides=p.strides,
-        start_padding=tuple(size // 2 for size in p.kernel),
-        end_padding=tuple(size // 2 for size in p.kernel),
-        groups=p.groups,
-    )
-    layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
-    absent = () if p.filter_zero_point == "each" else ("filter_zero_point_tensor",)
-    owned = {"bound": [], "filter": ["filter_tensor"], "owned": [name for name in ALL_CONSTANTS if name not in absent]}[
-        p.constants
-    ]
-    return convolution(numbers, p, shape, layouts=layouts, absent=absent, owned=owned)
-
-
-def wide_sums(numbers: np.random.Generator, shape: CaseShape) -> dict[str, Array]:
-    """A bias of any 32 bits, and scales that bring it into the output's range."""
-    bias = numbers.integers(-(2**31), 2**31, shape.filters).astype(np.int32)
-    scales = mantissas(numbers, shape.filters) / np.float32(2**25)
-    one = np.ones(1, np.float32)
-    return {
-        "bias_tensor": bias.reshape(shape.per_channel),
-        "filter_scale_tensor": scales.reshape(shape.per_channel),
-        "input_scale_tensor": one,
-        "output_scale_tensor": one,
-    }
+    return convolution_of(numbers, p, shape_of(p, (6, 9)))
 
 
 def _fits(labels: Mapping[str, str]) -> bool:

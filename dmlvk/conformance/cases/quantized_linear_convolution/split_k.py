@@ -11,13 +11,17 @@ from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.combinations import Parameters, by_sizes, group, only
 from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import sums, zero_point_of
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
+    ALL_CONSTANTS,
+    APART,
     OPERATOR,
     TYPE_PARAMETERS,
     CaseShape,
     convolution,
     kind,
+    shape_of,
+    wide_sums,
 )
-from dmlvk.conformance.cases.quantized_linear_convolution.kinds import ALL_CONSTANTS, wide_sums, with_tiles
+from dmlvk.conformance.cases.quantized_linear_convolution.kinds import with_tiles
 
 # Pixels, channels and bytes of K of a tile; subgroups that share its K. A driver for a CPU takes minutes to compile
 # larger ones. GPUs whose matrices have 32 bytes of K take the last tile alone.
@@ -33,12 +37,7 @@ def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     The last channels, and so one tile of several, may have sums that do not fit 32 bits, or zero points that are not 0.
     """
-    shape = CaseShape(
-        *(2, p.channels, (5, 7), p.filters, p.kernel),
-        strides=p.strides,
-        start_padding=tuple(size // 2 for size in p.kernel),
-        end_padding=tuple(size // 2 for size in p.kernel),
-    )
+    shape = shape_of(p, (5, 7))
     layouts = {"input_tensor": p.input, "output_tensor": p.output}
     arrays = dict(convolution(numbers, p, shape).inputs)
     from_end = p.filters - np.arange(p.filters).reshape(shape.per_channel)
@@ -57,8 +56,7 @@ def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
         arrays["filter_zero_point_tensor"] = np.where(from_end <= LAST_ZERO_POINTS, zero_points, zero)
     owned = [name for name in ALL_CONSTANTS if name in arrays] if p.constants == "owned" else []
     absent = ("filter_zero_point_tensor",)  # if it is not given
-    offsets = {"input_tensor": 16, "output_tensor": 48}
-    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, absent=absent, owned=owned, offsets=offsets)
+    return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, absent=absent, owned=owned, offsets=APART)
 
 
 def words(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -66,18 +64,11 @@ def words(numbers: np.random.Generator, p: Parameters) -> Workload:
 
     Other bytes follow a pixel's channels, or another group's channels: what counts a word more is seen.
     """
-    shape = CaseShape(
-        *(2, p.groups * p.channels, (6, p.width), p.groups * p.filters, p.kernel),
-        strides=p.strides,
-        start_padding=tuple(size // 2 for size in p.kernel),
-        end_padding=tuple(size // 2 for size in p.kernel),
-        groups=p.groups,
-    )
+    shape = shape_of(p, (6, p.width))
     step = p.groups * p.channels + p.apart
     row = p.width * step + 2 * p.apart
     tensors: Mapping[str, Mapping[str, Any]] = {"input_tensor": {"strides": (6 * row + p.apart, 1, row, step)}}
-    offsets = {"input_tensor": 16, "output_tensor": 48}
-    return convolution(numbers, p, shape, tensors=tensors, layouts={"output_tensor": p.output}, offsets=offsets)
+    return convolution(numbers, p, shape, tensors=tensors, layouts={"output_tensor": p.output}, offsets=APART)
 
 
 def single_bytes(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -90,7 +81,7 @@ def single_bytes(numbers: np.random.Generator, p: Parameters) -> Workload:
         end_padding=(0, 3),
     )
     layouts = {"input_tensor": p.input, "output_tensor": "channels_last"}
-    return convolution(numbers, p, shape, layouts=layouts, offsets={"input_tensor": 16, "output_tensor": 48})
+    return convolution(numbers, p, shape, layouts=layouts, offsets=APART)
 
 
 def _is_in_words(labels: Mapping[str, str]) -> bool:
