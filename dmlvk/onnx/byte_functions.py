@@ -30,6 +30,8 @@ UNARY = {
     "ThresholdedRelu",
 }
 BINARY = {"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu", "Sum"}
+# Functions of floats that ONNX Runtime makes operators of bytes of, together with the conversions around them.
+QUANTIZED_UNARY = {"LeakyRelu", "Sigmoid"}
 # Means over planes.
 MEANS = {"GlobalAveragePool", "ReduceMean"}
 # The only operators that may follow a mean where ONNX Runtime optimizes: it may fuse others with the mean.
@@ -69,12 +71,20 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     return reasons, replaced
 
 
-class NumberFinder:
-    """Says which floats are functions of bytes without a NaN among their values: their order is that of numbers."""
+class FloatFinder:
+    """Says of floats whether they are functions of bytes."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._finder = _Finder(graph)
+
+    def is_apart(self, name: str) -> bool:
+        """Whether a value is a function of bytes of which ONNX Runtime has no quantized operator to make."""
+        chain = self._finder.chain_to(name)
+        return chain is not None and all(
+            node.op_type == "DequantizeLinear" or (node.op_type in UNARY and node.op_type not in QUANTIZED_UNARY)
+            for node in chain.nodes
+        )
 
     def is_number(self, name: str) -> bool:
         """Whether a value is a function of one or two bytes that is a number for all of them."""

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dmlvk.onnx.byte_functions import NumberFinder
+from dmlvk.onnx.byte_functions import FloatFinder
 from dmlvk.onnx.graph import MICROSOFT, ROWS_OF_ONE_AXIS, Graph, Node
 
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
@@ -187,10 +187,11 @@ def quantize_early(graph: Graph) -> None:
     """Let QuantizeLinear come before movement, so that bytes are moved and what is before it may become a table.
 
     A QuantizeLinear with one scale is a function of each element. Where ONNX Runtime optimizes, the order of nodes says
-    which of them it replaces, and stays as it is, but for conversions alone: these have the same bits in any case.
+    which of them it replaces, and stays as it is, but for conversions and functions that it does not replace: these have
+    the same bits in any case.
     """
     producers, users = graph.producers(), graph.users()
-    numbers = NumberFinder(graph)
+    floats = FloatFinder(graph)
     nodes = {node.index: node for node in graph.nodes}
     places = {node.index: (place, 1) for place, node in enumerate(graph.nodes)}
     for last in reversed(graph.nodes):
@@ -200,9 +201,12 @@ def quantize_early(graph: Graph) -> None:
             mover = producers.get(quantizer.input(0))
             if mover is None or not _is_quantized_alone(quantizer, mover, producers, users, graph):
                 continue
-            if graph.host_optimizes and not _is_between_conversions(mover, producers, graph):
+            is_apart = _is_between_conversions(mover, producers, graph) or (
+                mover.op_type not in CHOOSING and len(_data(mover)) == 1 and floats.is_apart(mover.input(0))
+            )
+            if graph.host_optimizes and not is_apart:
                 continue
-            if mover.op_type in CHOOSING and not numbers.is_number(mover.input(0)):
+            if mover.op_type in CHOOSING and not floats.is_number(mover.input(0)):
                 continue
             proto = _of_bytes(mover, graph)
             made: list[Node] = []
