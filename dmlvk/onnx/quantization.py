@@ -187,8 +187,8 @@ def quantize_early(graph: Graph) -> None:
     """Let QuantizeLinear come before movement, so that bytes are moved and what is before it may become a table.
 
     A QuantizeLinear with one scale is a function of each element. Where ONNX Runtime optimizes, the order of nodes says
-    which of them it replaces, and stays as it is, but for conversions and functions that it does not replace: these have
-    the same bits in any case.
+    which of them it replaces, and stays as it is, but for conversions and functions that it does not replace: these
+    have the same bits in any case.
     """
     producers, users = graph.producers(), graph.users()
     floats = FloatFinder(graph)
