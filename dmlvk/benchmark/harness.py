@@ -140,7 +140,6 @@ def _case(
             path=case.path,
             rounds=rounds,
             beside=beside,
-            busy=copies.busy,
         )
     except PathError as error:
         return {**row, "impossible": str(error)}

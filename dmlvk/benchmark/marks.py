@@ -84,7 +84,7 @@ class Copies:
     A small copy does not run at the rate of a large one: its start and its end count.
 
     device: with timestamps.
-    size: bytes of the largest copy, and of the copy that keeps the device busy.
+    size: bytes of the largest copy.
     """
 
     def __init__(self, device: dmlvk.Device, size: int) -> None:
@@ -95,7 +95,6 @@ class Copies:
         everything = self._source.tensor(TensorDesc(DataType.UINT32, (self._capacity // 4,)))
         everything.write(np.resize(words, self._capacity // 4))
         self._found: dict[int, list[Binding]] = {}
-        self.busy = self.bindings(2 * self._largest)[0]
 
     def bytes_moved(self, wanted: int) -> int:
         """The bytes that a copy moves, which reads and writes a number of bytes in all, or as many as it can."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 import dmlvk
 from dmlvk._common.bits import equal_bits
-from dmlvk.benchmark.timing import Times, rotation, time_in_turns
+from dmlvk.benchmark.timing import BUSY_SECONDS, Times, rotation, time_in_turns
 from dmlvk.benchmark.work import Work, work_of
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime.binding import Binding
@@ -61,21 +61,19 @@ def measure(
     path: str | None = None,
     rounds: int = 20,
     beside: Sequence[Binding] = (),
-    busy: Binding | None = None,
 ) -> Measurement:
     """Time an operator and check its result.
 
     device: opened with `timestamps=True`.
     inputs: by descriptor field. Tensors that are OWNED_BY_DML are given once, beforehand, and are not part of the time.
     beside: other work, on other memory, that is timed in turns with the operator.
-    busy: work that keeps the device busy before each timed run.
     Raises PathError: the operator has no such path here.
     """
     operator = device.compile(desc, path=path, wait=True)
     work = work_of(desc)
     bindings, outputs = bind_anew(device, operator, inputs, rotation(work.bytes_moved, device.profile.device_type))
     items = [bindings, beside] if beside else [bindings]
-    measured, *others = time_in_turns(device, items, rounds, busy=busy)
+    measured, *others = time_in_turns(device, items, rounds, busy_seconds=BUSY_SECONDS)
     dispatches = tuple(
         DispatchTimes(dispatch.kernel, times, dispatch.bytes_moved, dispatch.operations)
         for dispatch, times in zip(operator.plan.dispatches, measured.dispatches, strict=True)

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import dmlvk
@@ -18,7 +19,8 @@ WARM_UP_SECONDS = 1.0
 ENOUGH_SECONDS = 1.0
 FEWEST_ROUNDS = 3
 
-# A device lowers its clock between short pieces of work. Before each timed one it is kept busy for this long.
+# A device lowers its clock between short pieces of work, so before each timed one it is kept busy for this long; with
+# the same work, since what work has left in the cache is written to memory in the time of the next.
 BUSY_SECONDS = 1e-3
 
 # Tensors are rotated through this much memory: several times the largest cache of any device.
@@ -127,7 +129,7 @@ def time_in_turns(
     items: Sequence[Sequence[Binding]],
     rounds: int,
     warm_up_seconds: float = WARM_UP_SECONDS,
-    busy: Binding | None = None,
+    busy_seconds: float = 0,
 ) -> list[Rounds]:
     """Run the bindings of several items in turns, so that all meet the same clock, and time them on the device.
 
@@ -136,35 +138,25 @@ def time_in_turns(
     rounds: the largest number of timed rounds of each item. A warm-up, in which each binding runs at least once, comes
         first.
     warm_up_seconds: the duration of the warm-up on a GPU.
-    busy: work that keeps a GPU busy for BUSY_SECONDS before each timed run: a small item by itself leaves the device
-        idle most of the time.
+    busy_seconds: how long an item's bindings run on a GPU before each of its timed runs.
     Returns: one for each item.
     """
     for bindings in items:
         require_final(bindings)
     is_cpu = device.profile.device_type is DeviceType.CPU
 
-    def keep_busy() -> None:
-        start = time.perf_counter()
-        while busy is not None and not is_cpu:
-            device.submit([busy]).wait()
-            if time.perf_counter() - start > BUSY_SECONDS:
-                return
-
     start = time.perf_counter()
     while True:
         for bindings in items:
             for binding in bindings:
                 device.submit([binding]).wait()
-        keep_busy()
         if is_cpu or time.perf_counter() - start > warm_up_seconds:
             break
     timed = [_TimedItem(bindings) for bindings in items]
     start = time.perf_counter()
     for number in range(rounds):
         for item in timed:
-            keep_busy()
-            item.run(device, number)
+            item.run(device, 0 if is_cpu else busy_seconds)
         if number + 1 >= FEWEST_ROUNDS and time.perf_counter() - start > ENOUGH_SECONDS * len(items):
             break
     return [item.rounds(is_cpu) for item in timed]
@@ -174,14 +166,17 @@ class _TimedItem:
     """The times of one item's rounds, as they come."""
 
     def __init__(self, bindings: Sequence[Binding]) -> None:
-        self._bindings = bindings
+        self._bindings = cycle(bindings)
         self._found: list[tuple[float, ...]] = []
         self._processor: list[float] = []
         self._host: list[float] = []
 
-    def run(self, device: dmlvk.Device, number: int) -> None:
+    def run(self, device: dmlvk.Device, busy_seconds: float) -> None:
+        begun = time.perf_counter()
+        while time.perf_counter() - begun < busy_seconds:
+            device.submit([next(self._bindings)]).wait()
         before, begun = time.process_time(), time.perf_counter()
-        submission = device.submit([self._bindings[number % len(self._bindings)]])
+        submission = device.submit([next(self._bindings)])
         self._found.append(submission.dispatch_times)
         self._host.append(time.perf_counter() - begun)
         self._processor.append(time.process_time() - before)
