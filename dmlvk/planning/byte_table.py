@@ -36,7 +36,7 @@ TABLE_SIZE, SHARED_TABLE_SIZE = 256, 260
 # Invocations that look up at once. Most GPUs have subgroups of 32.
 LARGEST_SUBGROUP = 32
 # Vectors that an invocation loads before it looks up the first one.
-VECTORS_AT_ONCE = 4
+VECTORS_AT_ONCE = 2
 # A workgroup's elements at one outer coordinate are a run of at least this many bytes, two sectors of a cache, if there
 # are as many: memory is read in such runs.
 LEAST_RUN = 64
@@ -46,12 +46,11 @@ MOST_TABLES = 64
 # processors have several workgroups, since those wait for each other's loads.
 LEAST_SHARE, ENOUGH_SHARE = 1, 8
 WORKGROUPS_OF_PROCESSOR = 8
-# Of kernels/byte_table/pairs.comp: bytes of a table; invocations of a workgroup, if the device takes so many;
-# workgroups of a processor, of which one loads its table while the other looks up; and the bytes that each moves, at
-# least, for each byte of the table that it loads.
+# Of kernels/byte_table/pairs.comp: bytes of a table; invocations of a workgroup, if the device takes so many; and the
+# bytes that a workgroup moves, at least, for each byte of the table that it loads. A processor has one workgroup: a
+# second one would load the same table, and leave the rest of it less room in the processor's cache.
 PAIRS_SIZE = 65536
 LARGEST_WORKGROUP = 1024
-PAIRS_WORKGROUPS = 2
 SHARE_OF_PAIRS = 4
 
 
@@ -207,9 +206,7 @@ def _pairs(desc: ByteTableDesc, builder: PlanBuilder, table: str) -> tuple[Dispa
         if most == 0 or not builder.fits(table, (0, PAIRS_SIZE)) or not all(builder.fits(f, bounds) for f in fields):
             return ()
         bytes_moved = 3 * (bounds[1] - first)
-        processors = rates_of(profile).processors
-        of_processor = min(PAIRS_WORKGROUPS, max(1, int(bytes_moved / (SHARE_OF_PAIRS * room * processors))))
-        workgroups = max(1, round(of_processor * processors))
+        workgroups = max(1, round(rates_of(profile).processors))
         dispatch = DispatchBuilder("byte_table/pairs")
         for field, start in zip(fields, ("output_start", "first_start", "second_start"), strict=True):
             access = Access.WRITE if field == "output_tensor" else Access.READ

@@ -34,6 +34,8 @@ from dmlvk.planning.plan import Access, Dispatch, Plan, require_path
 PATHS = (VECTORS, ROWS, ELEMENTS)
 # What the kernels have registers for: rows of vectors take four times as many as those of words.
 STRIPS = {ROWS: Strips(rows=4, tap_rows=12), VECTORS: Strips(rows=2, tap_rows=8, takes_turns=True)}
+# Of rows that share few taps: more of them would only be fewer invocations.
+STRIPS_APART = STRIPS | {ROWS: Strips(rows=2, tap_rows=12)}
 
 
 def plan(desc: MaxPooling2Desc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
@@ -49,16 +51,17 @@ def plan(desc: MaxPooling2Desc, profile: DeviceProfile, *, path: str | None = No
     takes_words = len(outputs) == 1 and size <= WORD_SIZE
     chosen = path or (windows.path() if takes_words else ELEMENTS)
     is_only = len(whole) == 1 and not pieces
+    strips = STRIPS if 2 * desc.geometry.strides[1] <= desc.geometry.window[1] else STRIPS_APART
     types = {"ELEMENT_SIZE": size, "IS_SIGNED": int(desc.input_tensor.data_type.is_signed_integer)}
 
     def dispatch(part: WindowsPart, number: int | None) -> Dispatch:
         is_plain = number is None and takes_words
         if chosen == VECTORS and is_plain and (words := windows.vector_words(part)):
-            kernel, strips = "max_pooling2/vectors", STRIPS[VECTORS]
-            return windows.vectors(kernel, part, words, is_only=is_only, specialization=types, strips=strips)
+            kernel = "max_pooling2/vectors"
+            return windows.vectors(kernel, part, words, is_only=is_only, specialization=types, strips=strips[VECTORS])
         if chosen == ROWS and is_plain and windows.has_rows_of_words(part):
-            kernel, strips = "max_pooling2/rows", STRIPS[ROWS]
-            return windows.rows(kernel, part, is_only=is_only, specialization=types, strips=strips)
+            kernel = "max_pooling2/rows"
+            return windows.rows(kernel, part, is_only=is_only, specialization=types, strips=strips[ROWS])
         return _elements(desc, windows, part, number or 0, is_only, types)
 
     return Plan(chosen, stages_of(whole, pieces, dispatch))

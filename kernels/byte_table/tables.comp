@@ -8,7 +8,7 @@
 // Loops: a workgroup takes some neighbouring tables, and of the elements that they are for those at several neighbouring
 // coordinates outside the axis:
 //     the first vectors are on their way, while the tables come into shared memory
-//     for each vector of 16 elements, BATCH at a time: 16 loads from shared memory, one store
+//     for each vector of 16 elements, BATCH at a time: the load of a next one; 16 loads from shared memory, one store
 //
 // Layout: input and output have the same order of dimensions, {outer, axis, inner}, and no gaps. Tables are packed. A
 // table has a word more than it needs in shared memory, so that equal bytes for neighbouring tables lie in different
@@ -38,7 +38,7 @@ layout(set = 0, binding = 2) readonly buffer Table { uvec4 table_vectors[]; };
 const uint VECTORS = TABLES * INNER / 16;  // at one outer coordinate
 const uint TABLE_VECTORS = 16;
 const uint TABLE_PITCH = 4 * TABLE_VECTORS + 1;  // words
-const uint BATCH = 4;
+const uint BATCH = 2;
 
 shared uint tables[TABLES * TABLE_PITCH];
 
@@ -73,6 +73,18 @@ uvec4 looked_up(uvec4 bytes, uint first) {
     return value;
 }
 
+struct Batch { uvec4 vectors[BATCH]; };
+
+Batch load_batch(uint start, uint row, uint first, uint count) {
+    Batch batch;
+    [[unroll]] for (uint i = 0; i < BATCH; ++i) {
+        uint at = first + i * gl_WorkGroupSize.x;
+        batch.vectors[i] =
+            at < count ? input_vectors[push.input_start + start + at / VECTORS * row + at % VECTORS] : uvec4(0);
+    }
+    return batch;
+}
+
 void main() {
     uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
     uint block = workgroup / push.groups;
@@ -82,25 +94,19 @@ void main() {
     uint row = push.groups * VECTORS;
     uint start = first_outer * row + group * VECTORS;
 
-    uvec4 bytes[BATCH];
     uint first = gl_LocalInvocationID.x;
-    [[unroll]] for (uint i = 0; i < BATCH; ++i) {
-        uint at = first + i * gl_WorkGroupSize.x;
-        bytes[i] = at < count ? input_vectors[push.input_start + start + at / VECTORS * row + at % VECTORS] : uvec4(0);
-    }
+    Batch next = load_batch(start, row, first, count);
     load_tables(group * TABLES);
     while (first < count) {
+        Batch now = next;
+        uint begin = first;
+        first += BATCH * gl_WorkGroupSize.x;
+        next = load_batch(start, row, first, count);
         [[unroll]] for (uint i = 0; i < BATCH; ++i) {
-            uint at = first + i * gl_WorkGroupSize.x;
+            uint at = begin + i * gl_WorkGroupSize.x;
             if (at < count)
                 output_vectors[push.output_start + start + at / VECTORS * row + at % VECTORS] =
-                    looked_up(bytes[i], at % VECTORS * 16);
-        }
-        first += BATCH * gl_WorkGroupSize.x;
-        [[unroll]] for (uint i = 0; i < BATCH; ++i) {
-            uint at = first + i * gl_WorkGroupSize.x;
-            if (at < count)
-                bytes[i] = input_vectors[push.input_start + start + at / VECTORS * row + at % VECTORS];
+                    looked_up(now.vectors[i], at % VECTORS * 16);
         }
     }
 }

@@ -5,21 +5,23 @@
 // of LANES elements behind them are added to the lanes' sums, and what is left of the plane, fewer than LANES, waits as well.
 //     integers.comp adds in integers, which are exact on every device.
 //     float32.comp, which defines ROUNDS_TO_NEAREST, is for devices that promise to round to nearest even. A lane adds in
-//         floats while its numbers have ordinary sizes: then no sum is a denormal or infinite. It begins again in integers
-//         if one has not.
+//         floats if all numbers of the table have ordinary sizes: then no sum is a denormal or infinite.
 // The few other additions and the division are done in integers.
 //
 // Loops: an invocation is a lane of a plane; workgroups take planes.
-//     for each group of the dispatch's elements: a byte, its value, an addition
+//     the first bytes are on their way, while the table comes into shared memory
+//     for each group of the dispatch's elements, AT_ONCE of them: the next bytes; values, and additions
 //     by way of shared memory, the plane's first lane adds up the lanes and what waits, and divides
 // A dispatch takes the elements from `first` to `end` of each plane; where a plane is cut, sums and waiting elements go from
 // one dispatch to the next in memory.
 //
 // Layout: where channels are packed, neighbouring invocations take neighbouring channels, else neighbouring elements.
 //
-// Preconditions: four storage buffers; 3 KiB of shared memory for 256 invocations. Offsets wrap modulo 2^32.
+// Preconditions: four storage buffers; 1 KiB of shared memory, and 3 KiB more for 256 invocations. Offsets wrap modulo 2^32.
 //
 // Driver bugs avoided: none.
+
+#extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 1;
@@ -65,6 +67,11 @@ const uint UNSIGNED_TYPES = 0;
 // Of a lane: its sum, an element before the groups, and one behind them.
 const uint STATES = 3;
 shared uint states[STATES * gl_WorkGroupSize.x];
+shared uint values[256];
+shared uint has_odd_values;
+
+// Bytes of a lane that are on their way together.
+const uint AT_ONCE = 8;
 
 const uint ALIGNMENT = 4;
 const uint NO_NUMBER = 0x7FC00000;
@@ -76,7 +83,7 @@ bool is_between(uint bits, uint least, uint largest) {
     return magnitude == 0 || magnitude - least <= largest - least;
 }
 
-uint value_at(uint plane_start, uint element) {
+uint byte_at(uint plane_start, uint element) {
     uint at = plane_start;
     if (IS_EVEN != 0) {
         at += element * push.input_stride_w;
@@ -86,25 +93,54 @@ uint value_at(uint plane_start, uint element) {
         at += (element - row * push.width) * push.input_stride_w + (row - slice * push.height) * push.input_stride_h
             + slice * push.input_stride_d;
     }
-    return table[push.table_start + (input_words[at >> 2] >> 8 * (at & 3) & 0xFF)];
+    return input_words[at >> 2] >> 8 * (at & 3) & 0xFF;
 }
 
-// A lane's sum with further elements, from `element` on.
-uint sum_of_lane(uint sum, uint plane_start, uint element, uint turns) {
+uint value_at(uint plane_start, uint element) {
+    return values[byte_at(plane_start, element)];
+}
+
+struct Bytes { uint bytes[AT_ONCE]; };
+
+// The bytes of a lane's next turns. In place of those behind its last turn, that one's is read.
+Bytes load_bytes(uint plane_start, uint element, uint turn, uint turns) {
+    Bytes next;
+    [[unroll]] for (uint i = 0; i < AT_ONCE; ++i)
+        next.bytes[i] = turns != 0 ? byte_at(plane_start, element + min(turn + i, turns - 1) * LANES) : 0;
+    return next;
+}
+
+// A lane's sum with further elements, from `element` on, the first of which are loaded.
+uint sum_of_lane(uint sum, uint plane_start, uint element, uint turns, Bytes next) {
 #ifdef ROUNDS_TO_NEAREST
-    bool is_ordinary = is_between(sum, LEAST_SUM, LARGEST_SUM);
-    precise float total = uintBitsToFloat(sum);
-    for (uint turn = 0; turn < turns; ++turn) {
-        uint value = value_at(plane_start, element + turn * LANES);
-        is_ordinary = is_ordinary && is_between(value, LEAST_ORDINARY, LARGEST_ORDINARY);
-        total = total + uintBitsToFloat(value);
-    }
-    if (is_ordinary)
+    if (has_odd_values == 0 && is_between(sum, LEAST_SUM, LARGEST_SUM)) {
+        precise float total = uintBitsToFloat(sum);
+        for (uint turn = 0; turn < turns; turn += AT_ONCE) {
+            Bytes now = next;
+            next = load_bytes(plane_start, element, turn + AT_ONCE, turns);
+            [[unroll]] for (uint i = 0; i < AT_ONCE; ++i)
+                if (turn + i < turns)
+                    total = total + uintBitsToFloat(values[now.bytes[i]]);
+        }
         return floatBitsToUint(total);
+    }
 #endif
     for (uint turn = 0; turn < turns; ++turn)
         sum = added(sum, value_at(plane_start, element + turn * LANES));
     return sum;
+}
+
+void load_values() {
+    if (gl_LocalInvocationID.x == 0)
+        has_odd_values = 0;
+    barrier();
+    for (uint i = gl_LocalInvocationID.x; i < 256; i += gl_WorkGroupSize.x) {
+        uint value = table[push.table_start + i];
+        values[i] = value;
+        if (!is_between(value, LEAST_ORDINARY, LARGEST_ORDINARY))
+            atomicOr(has_odd_values, 1);
+    }
+    barrier();
 }
 
 uint state_of(uint plane_of_group, uint lane, uint number) {
@@ -151,6 +187,16 @@ void main() {
     uint groups_end = push.count - rest;
     uint state_at = push.state_start + (plane * LANES + lane) * STATES;
 
+    uint plane_start = push.input_start + image * push.input_stride_n + channel * push.input_stride_c;
+    // The lane's elements from push.first on, below the end of the groups or of the dispatch.
+    uint distance = waiting + lane - push.first;
+    if (waiting + lane < push.first)
+        distance %= LANES;
+    uint end = min(groups_end, push.end);
+    uint length = end > push.first ? end - push.first : 0;
+    uint turns = is_used && distance < length ? (length - 1 - distance) / LANES + 1 : 0;
+    Bytes next = load_bytes(plane_start, push.first + distance, 0, turns);
+    load_values();
     if (is_used) {
         uint sum = 0, before = 0, behind = 0;
         if (TAKES_STATE != 0) {
@@ -158,15 +204,7 @@ void main() {
             before = state[state_at + 1];
             behind = state[state_at + 2];
         }
-        uint plane_start = push.input_start + image * push.input_stride_n + channel * push.input_stride_c;
-        // The lane's elements from push.first on, below the end of the groups or of the dispatch.
-        uint distance = waiting + lane - push.first;
-        if (waiting + lane < push.first)
-            distance %= LANES;
-        uint end = min(groups_end, push.end);
-        uint length = end > push.first ? end - push.first : 0;
-        uint turns = distance < length ? (length - 1 - distance) / LANES + 1 : 0;
-        sum = sum_of_lane(sum, plane_start, push.first + distance, turns);
+        sum = sum_of_lane(sum, plane_start, push.first + distance, turns, next);
         if (lane < waiting && lane >= push.first && lane < push.end)
             before = value_at(plane_start, lane);
         uint last = groups_end + lane;

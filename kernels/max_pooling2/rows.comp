@@ -31,8 +31,9 @@
 layout(constant_id = FIRST_OWN_CONSTANT) const uint ELEMENT_SIZE = 1;
 layout(constant_id = FIRST_OWN_CONSTANT + 1) const uint IS_SIGNED = 0;
 layout(constant_id = FIRST_OWN_CONSTANT + 2) const uint IS_ALIGNED = 0;
-layout(constant_id = FIRST_OWN_CONSTANT + 3) const uint FIRST_W_OF_WORD = 0;
+layout(constant_id = FIRST_OWN_CONSTANT + 3) const uint FIRST_W_OF_PAIR = 0;
 layout(constant_id = FIRST_OWN_CONSTANT + 4) const uint ROWS = 1;
+layout(constant_id = FIRST_OWN_CONSTANT + 5) const uint HAS_PAIRS = 0;
 
 #include "maximum.glsl"
 #include "windows/rows.glsl"

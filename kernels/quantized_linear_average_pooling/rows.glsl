@@ -24,9 +24,10 @@
 
 const uint ELEMENT_SIZE = 1;
 layout(constant_id = FIRST_OWN_CONSTANT + 1) const uint IS_ALIGNED = 0;
-layout(constant_id = FIRST_OWN_CONSTANT + 2) const uint FIRST_W_OF_WORD = 0;
+layout(constant_id = FIRST_OWN_CONSTANT + 2) const uint FIRST_W_OF_PAIR = 0;
 layout(constant_id = FIRST_OWN_CONSTANT + 3) const uint ROWS = 1;
-#define FIRST_PARAMETER_CONSTANT 19
+layout(constant_id = FIRST_OWN_CONSTANT + 4) const uint HAS_PAIRS = 0;
+#define FIRST_PARAMETER_CONSTANT 20
 #define FIRST_PARAMETER_BINDING 2
 
 #include "parameters.glsl"

@@ -2,18 +2,22 @@
 //
 // The taps of a row, for all outputs of the word, lie in a segment of consecutive elements. It is read as words, and cleared
 // outside the input: every tap then is at a place that is known when the kernel is compiled. Most tensors' rows begin with
-// words, so that a segment begins at the same place of a word in all of them (IS_ALIGNED). Other segments are shifted.
+// words, so that a segment begins at the same place of a word in all of them (IS_ALIGNED). Other segments are shifted. If rows
+// consist of pairs of words, and segments begin at the same place of a pair (HAS_PAIRS), both words of a pair are one load.
 //
 // Include this file after window.glsl; the kernel defines ELEMENT_SIZE (1 or 2) and FLIP, which is applied to words. The
 // planner takes this kernel for segments of at most 8 words and windows of at most 8 columns.
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
+layout(set = 0, binding = 0) readonly buffer InputPairs { uvec2 input_pairs[]; };
 layout(set = 0, binding = 1) buffer Output { uint output_words[]; };
 
 const uint PER_WORD = 4 / ELEMENT_SIZE;
 const uint ELEMENT_BITS = 8 * ELEMENT_SIZE;
 // Elements of a segment's first word that lie before it.
-const uint LEAD = IS_ALIGNED != 0 ? FIRST_W_OF_WORD : 0;
+const uint LEAD = IS_ALIGNED != 0 ? FIRST_W_OF_PAIR % PER_WORD : 0;
+// Whether that word is the second one of a pair.
+const uint IS_ODD = FIRST_W_OF_PAIR / PER_WORD;
 const uint SEGMENT = (PER_WORD - 1) * STRIDE_W + (WINDOW_W - 1) * DILATION_W + 1;  // elements
 const uint SEGMENT_WORDS = (LEAD + SEGMENT + PER_WORD - 1) / PER_WORD;
 const uint MOST_WORDS = 9;
@@ -56,8 +60,16 @@ Columns columns_of(uint column) {
 Segment load_segment(uint row, Columns columns) {
     Segment segment;
     if (IS_ALIGNED != 0) {
-        [[unroll]] for (uint i = 0; i < MOST_WORDS; ++i)
-            segment.words[i] = i < SEGMENT_WORDS ? input_words[row / PER_WORD + columns.words[i]] ^ FLIP : 0;
+        [[unroll]] for (uint i = 0; i < MOST_WORDS; ++i) {
+            bool is_second = HAS_PAIRS != 0 && i > 0 && i % 2 != IS_ODD;
+            if (HAS_PAIRS != 0 && i % 2 == IS_ODD && i + 1 < SEGMENT_WORDS) {
+                uvec2 pair = input_pairs[(row / PER_WORD + columns.words[i]) / 2] ^ FLIP;
+                segment.words[i] = pair.x;
+                segment.words[i + 1] = pair.y;
+            } else if (!is_second) {
+                segment.words[i] = i < SEGMENT_WORDS ? input_words[row / PER_WORD + columns.words[i]] ^ FLIP : 0;
+            }
+        }
     } else {
         // What is read outside the input may lie outside the window, too: then the nearest word inside is read.
         int address = (int(row) + columns.position) * int(ELEMENT_SIZE);

@@ -46,6 +46,12 @@ MUTANTS = (
         MEAN_CASES,
     ),
     Mutant(
+        "rows of words: the second word of a pair is the first one",
+        "windows/rows.glsl",
+        (("segment.words[i + 1] = pair.y;", "segment.words[i + 1] = pair.x;"),),
+        MEAN_CASES,
+    ),
+    Mutant(
         "a mean is compared with the threshold beside its own",
         f"{MEAN}/thresholds.glsl",
         (("thresholds[(below & 0xFF) + 1])", "thresholds[below & 0xFF])"),),

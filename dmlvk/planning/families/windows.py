@@ -458,7 +458,10 @@ class Windows:
                 dispatch.push(planes=planes)
             bind(dispatch)
 
-        lead = self.firsts(part)[2] % per_word
+        aligned = self._alignment_of_rows(part)
+        low, high = part.seen[2] if part.seen else (0, 1)
+        has_pairs = (aligned | high - low) % (2 * per_word) == 0 and self.geometry.strides[2] % 2 == 0
+        lead = self.firsts(part)[2] % (2 * per_word if has_pairs else per_word)
         return self.dispatch(
             kernel,
             part,
@@ -473,21 +476,22 @@ class Windows:
             rows=rows,
             planes=planes,
             specialization={
-                "IS_ALIGNED": int(self._has_aligned_rows(part, per_word)),
-                "FIRST_W_OF_WORD": lead,
+                "IS_ALIGNED": int(aligned % per_word == 0),
+                "FIRST_W_OF_PAIR": lead,
                 "ROWS": rows,
+                "HAS_PAIRS": int(has_pairs),
                 **specialization,
             },
         )
 
-    def _has_aligned_rows(self, part: WindowsPart, per_word: int) -> bool:
-        """Whether all rows of the input that a part meets begin with words."""
+    def _alignment_of_rows(self, part: WindowsPart) -> int:
+        """The largest number that divides the places, in elements, of all rows of the input that a part meets."""
         if part.seen is None:
-            return False
+            return 1
         first = self.input.address([part.box[0][0], part.box[CHANNEL][0], *(low for low, _ in part.seen)])
         ranges = (*part.box[:2], *part.seen[:2])
         steps = [step for step, (low, high) in zip(self.input.strides, ranges, strict=False) if high - low > 1]
-        return math.gcd(first // self.input.element_size, *steps) % per_word == 0
+        return math.gcd(first // self.input.element_size, *steps)
 
     def _rows_at_once(self, part: WindowsPart, strips: Strips) -> int:
         """The rows of the output that an invocation makes together."""
