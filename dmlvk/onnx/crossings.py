@@ -51,8 +51,6 @@ class Costs:
     """What runs and crossings cost. Each is a physical quantity; the choice needs no more than their magnitudes.
 
     host_call: seconds of a node on the host beside its work: ONNX Runtime's own dispatch.
-    waking: seconds until the threads that a node's work is shared among have begun. Between two parts they sleep; where
-        the host runs the whole model, they spin.
     processors: the host's.
     host_bytes, host_memory: bytes that one of them moves in a second, and all of them: those of the memory.
     host_operations: operations of quantized products that all do in a second.
@@ -65,7 +63,6 @@ class Costs:
     """
 
     host_call: float
-    waking: float
     processors: int
     host_bytes: float
     host_memory: float
@@ -85,7 +82,6 @@ def costs_of(profile: DeviceProfile) -> Costs:
     units = (rates.matrix if profile.cooperative_matrices else 0.0, rates.dot_product, rates.integer)
     return Costs(
         host_call=4e-6,
-        waking=30e-6,
         processors=processors(),
         host_bytes=HOST_BYTES,
         host_memory=HOST_MEMORY,
@@ -114,8 +110,6 @@ def cheaper_on_host(
     producers = graph.producers()
     network = DiGraph()
     host, device = "host", "device"
-    # The host's seconds where it runs all nodes, and those of the nodes that it must run where it does not.
-    whole = divided = 0.0
 
     def place(name: str) -> object:
         """The vertex of the network that has a value first: that of the node that writes it, or the host's."""
@@ -123,13 +117,10 @@ def cheaper_on_host(
         return host if node is None or node.index in on_host else node.index
 
     for node in graph.nodes:
-        on_device, by_host, waking = _seconds(node, graph, kinds, costs)
-        whole += by_host
-        if node.index in on_host:
-            divided += by_host + waking
-        else:
+        if node.index not in on_host:
+            on_device, by_host = _seconds(node, graph, kinds, costs)
             network.add_edge(host, node.index, capacity=on_device)
-            network.add_edge(node.index, device, capacity=by_host + waking)
+            network.add_edge(node.index, device, capacity=by_host)
     if not network:
         return {}
     users = graph.users()
@@ -161,24 +152,22 @@ def cheaper_on_host(
                 network.add_edge(up, reader)
             if source != host:
                 network.add_edge(reader, down)
-    cut, (stays, _) = minimum_cut(network, host, device, flow_func=boykov_kolmogorov)
-    if whole <= divided + cut:
-        stays = set(network)
+    _, (stays, _) = minimum_cut(network, host, device, flow_func=boykov_kolmogorov)
     return {node.index: REASON for node in graph.nodes if node.index in stays and node.index not in on_host}
 
 
-def _seconds(node: Node, graph: Graph, kinds: Mapping[str, ShapeAndType], costs: Costs) -> tuple[float, float, float]:
-    """What a node takes on the device, on the host, and until sleeping threads of the host have begun with it."""
+def _seconds(node: Node, graph: Graph, kinds: Mapping[str, ShapeAndType], costs: Costs) -> tuple[float, float]:
+    """What a node takes on the device, and on the host."""
     entry = entry_of(node)
     if entry is not None and entry.is_view:
-        return 0.0, costs.host_call, 0.0
+        return 0.0, costs.host_call
     moved = sum(_size(name, graph, kinds) for name in (*node.reads, *node.writes))
     operations = _operations(node, graph, kinds)
     on_device = max(moved / costs.device_bytes, operations / costs.device_operations)
     alone = moved / costs.host_bytes
     threads = 1.0 if node.op_type in IDLE_OPERATORS else min(max(1.0, alone / SECONDS_OF_A_THREAD), costs.processors)
     on_host = max(alone / threads, moved / costs.host_memory, operations / costs.host_operations)
-    return costs.device_dispatch + on_device, costs.host_call + on_host, costs.waking if threads > 1 else 0.0
+    return costs.device_dispatch + on_device, costs.host_call + on_host
 
 
 def host_work(graph: Graph, kinds: Mapping[str, ShapeAndType]) -> dict[int, float]:

@@ -34,7 +34,6 @@ from tests.onnx.models import (
 
 COSTS = Costs(
     host_call=1.0,
-    waking=0.0,
     processors=1,
     host_bytes=10.0,
     host_memory=1e9,
@@ -84,8 +83,7 @@ def cost(graph: Graph, kinds: dict[str, Any], host: set[int], costs: Costs) -> f
         if node.index in host:
             threads = 1 if node.op_type == "Concat" else costs.processors
             seconds = max(moved / costs.host_bytes / threads, moved / costs.host_memory)
-            is_woken = threads > 1 and len(host) < len(graph.nodes)
-            total += costs.host_call + (0 if is_view else seconds + is_woken * costs.waking)
+            total += costs.host_call + (0 if is_view else seconds)
         elif not is_view:
             total += costs.device_dispatch + moved / costs.device_bytes
     for name, bytes_ in size.items():
@@ -157,7 +155,6 @@ def test_no_division_costs_less(seed: int) -> None:
         host_bytes=float(generator.choice([5, 50])),
         host_memory=float(generator.choice([100, 1e9])),
         processors=int(generator.choice([1, 8])),
-        waking=float(generator.choice([0.0, 0.5, 5.0])),
     )
     on_host = obstacles(graph)
     free = [node.index for node in graph.nodes if node.index not in on_host]
@@ -179,16 +176,6 @@ def test_both_ends_are_taken() -> None:
     cheap = replace(COSTS, crossing=0.0, bus_bytes=math.inf, written_bytes=math.inf)
     free = [cheaper_on_host(graph, obstacles(graph), kinds, cheap) for graph, kinds in map(random_graph, range(12))]
     assert max(found) > 0 and not all(free)
-
-
-def test_threads_that_would_have_to_be_woken_keep_a_model_whole() -> None:
-    """A division that saves less than what the host's threads take to begin after each part of the device."""
-    costs = replace(COSTS, crossing=0.1, processors=8, waking=0.0)
-    graph, kinds = random_graph(1)
-    on_host = obstacles(graph)
-    free = {node.index for node in graph.nodes} - on_host.keys()
-    assert on_host and cheaper_on_host(graph, on_host, kinds, costs).keys() < free
-    assert cheaper_on_host(graph, on_host, kinds, replace(costs, waking=50.0)).keys() == free
 
 
 def between_sizes(generator: np.random.Generator, size: int) -> tuple[Any, dict[str, Any]]:
