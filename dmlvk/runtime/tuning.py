@@ -41,9 +41,9 @@ ROUNDS = 5
 SEQUENCE_SECONDS = 1e-3
 MOST_RUNS = 100
 # A GPU that waited for the host, which compiles, draws data and compares results, runs at a part of its clock, a fifth
-# on an H100: products then take five times as long, and bytes do not. It is warm if no round was faster than those
-# before by more than MARGIN for so long; an H100 takes about half a second.
-STEADY_SECONDS, LONGEST_WARM_UP_SECONDS = 0.1, 1.0
+# on an H100: products then take five times as long, and bytes do not, so the order of paths is another one. It is warm
+# if for so long no path was faster than before by more than MARGIN. The clock rises in steps.
+STEADY_SECONDS, LONGEST_SECONDS = 0.25, 1.0
 # The least number of paths of a group of layers: at its end, cores that are done wait for the others.
 JOBS_OF_A_CORE = 3
 # The most paths that take turns with each other.
@@ -253,28 +253,24 @@ def _measured(
 
 
 def times_in_turns(engine: Engine, bindings: Mapping[str, Binding], rounds: int) -> dict[str, float]:
-    """The least seconds of each binding that runs after itself, of rounds in which all take turns."""
+    """The least seconds of each binding that runs after itself, of rounds in which all take turns.
+
+    rounds: the least number of them. A GPU has more of them, until no time falls any more.
+    """
     sequences: dict[str, tuple[Sequence, int]] = {}
     for path, binding in bindings.items():
         runs = max(1, min(MOST_RUNS, round(SEQUENCE_SECONDS / max(_seconds(engine, [binding]), 1e-9))))
         sequences[path] = _sequence(engine, [binding] * runs), runs
-    if engine.profile.device_type is not DeviceType.CPU:
-        _warm_up(engine, [sequence for sequence, _ in sequences.values()])
     times = dict.fromkeys(sequences, math.inf)
-    for _ in range(rounds):
+    is_cpu, done = engine.profile.device_type is DeviceType.CPU, 0
+    begin = fell = now = time.perf_counter()
+    while done < rounds or not (is_cpu or now - fell >= STEADY_SECONDS or now - begin >= LONGEST_SECONDS):
         for path, (sequence, runs) in sequences.items():
-            times[path] = min(times[path], _timed(engine, sequence) / runs)
+            taken, now = _timed(engine, sequence) / runs, time.perf_counter()
+            fell = now if taken * MARGIN < times[path] else fell
+            times[path] = min(times[path], taken)
+        done += 1
     return times
-
-
-def _warm_up(engine: Engine, sequences: Iterable[Sequence]) -> None:
-    """Repeat sequences until a GPU has raised its clock."""
-    begin = steady = time.perf_counter()
-    least = math.inf
-    while (now := time.perf_counter()) - steady < STEADY_SECONDS and now - begin < LONGEST_WARM_UP_SECONDS:
-        taken = sum(_timed(engine, sequence) for sequence in sequences)
-        if taken * MARGIN < least:
-            steady, least = time.perf_counter(), taken
 
 
 def _sequence(engine: Engine, bindings: list[Binding]) -> Sequence:

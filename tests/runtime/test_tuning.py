@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import dmlvk
 from dmlvk import DataType, TensorDesc, TensorFlags, planning
+from dmlvk.device_profile import DeviceType
 from dmlvk.runtime import tuning
 from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.tuned_paths import TunedPaths, read
@@ -166,3 +168,30 @@ def test_close_paths_begin_with_the_planners_choice() -> None:
             for path in found[1:]:
                 assert planning.plan(desc, profile, path=path).seconds <= 1.61 * least
     assert any(":" in path for path in planning.close_paths(layer(64, 64), profiles.load("nvidia-h200")))
+
+
+@pytest.mark.parametrize(("device_type", "rounds"), [(DeviceType.DISCRETE_GPU, None), (DeviceType.CPU, 5)])
+def test_turns_go_on_until_the_clock_of_a_gpu_is_up(
+    monkeypatch: pytest.MonkeyPatch, device_type: DeviceType, rounds: int | None
+) -> None:
+    """At a part of its clock, here for a fifth of a second without a change, products are slower than bytes."""
+    now, turns = 0.0, {"products": 0, "bytes": 0}
+
+    def timed(_: object, sequence: tuple[list[str], int]) -> float:
+        nonlocal now
+        ((name, *_), runs) = sequence[0], len(sequence[0])
+        taken = runs * (2e-5 if name == "bytes" else 1e-4 if now < 0.2 else 1e-5)
+        now, turns[name] = now + taken, turns[name] + 1
+        return taken
+
+    monkeypatch.setattr(tuning, "_timed", timed)
+    monkeypatch.setattr(tuning, "_sequence", lambda _, bindings: (bindings, len(bindings)))
+    monkeypatch.setattr(tuning.time, "perf_counter", lambda: now)
+    engine: Any = SimpleNamespace(profile=SimpleNamespace(device_type=device_type))
+    bindings: Any = {"products": "products", "bytes": "bytes"}
+    times = tuning.times_in_turns(engine, bindings, 5)
+    if rounds is None:
+        assert times == pytest.approx({"products": 1e-5, "bytes": 2e-5})
+        assert now < 0.2 + tuning.STEADY_SECONDS + 0.02
+    else:
+        assert set(turns.values()) == {1 + rounds}
