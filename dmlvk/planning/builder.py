@@ -40,7 +40,7 @@ class View:
 
     tensor: descriptor field, SCRATCH or PERSISTENT.
     start: bytes from the tensor's start to the element at the origin.
-    element_size: bytes: 1 or 4.
+    element_size: bytes: 1 or 4, or those of a row of a table.
     strides: strides in elements, one for each dimension.
     """
 
@@ -113,6 +113,10 @@ class PlanBuilder:
         base = self.offsets.get(tensor, 0)
         return (first + base) // self.profile.segment_size == (last - 1 + base) // self.profile.segment_size
 
+    def shows(self, view: View, box: Sequence[Range]) -> bool:
+        """Whether the elements in a box of a view do."""
+        return self.fits(view.tensor, view.bounds(box))
+
     def grid(self, invocations: int, size: int | None = None) -> tuple[int, int, int]:
         return folded(-(-invocations // (size or self.workgroup_size)), self.profile)
 
@@ -156,15 +160,17 @@ class DispatchBuilder:
         access: Access = Access.READ,
         *,
         at: Sequence[int] | None = None,
+        unit: int = 0,
     ) -> int:
         """Bind the elements of a box of a view. Push constant `start` gives the first of them, or the one `at` a place.
+
+        unit: the bytes in which the constant counts; 0 for those of an element.
 
         Returns the number of bytes.
         """
         first, end = view.bounds(box)
-        self.window(
-            view.tensor, (first, end), first if at is None else view.address(at), view.element_size, start, access
-        )
+        address = first if at is None else view.address(at)
+        self.window(view.tensor, (first, end), address, unit or view.element_size, start, access)
         return end - first
 
     def unread_window(self, other: Window, start: str) -> None:

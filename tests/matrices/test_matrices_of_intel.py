@@ -17,7 +17,7 @@ import dmlvk
 from dmlvk.conformance.profiles import narrow
 from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.quantized_linear_convolution import matrix as matrix_paths
-from dmlvk.planning.quantized_linear_convolution.tiles import KERNEL_OF_FEW_REGISTERS, Tile
+from dmlvk.planning.quantized_linear_convolution.tiled_product import KERNEL_OF_FEW_REGISTERS, Tile
 from dmlvk.vulkan import device as vulkan_device
 from tests import profiles
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized

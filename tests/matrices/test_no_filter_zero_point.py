@@ -14,7 +14,7 @@ from dmlvk import TensorFlags
 from dmlvk.planning import device_traits
 from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.quantized_linear_convolution import tiled_product
-from dmlvk.planning.quantized_linear_convolution.tiles import KERNEL
+from dmlvk.planning.quantized_linear_convolution.tiled_product import KERNEL
 from tests.kernels.quantized_linear_convolution.arrays import PLAIN, describe, quantized
 
 CONSTANTS = ("filter_tensor", "filter_scale_tensor", "input_scale_tensor", "output_scale_tensor", "bias_tensor")

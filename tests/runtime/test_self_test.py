@@ -30,7 +30,7 @@ from dmlvk.errors import DeviceLostError, OutOfMemoryError
 from dmlvk.operators.registry import parts
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
 from dmlvk.planning.quantized_linear_convolution.questions import convolution, question, with_owned_constants
-from dmlvk.planning.quantized_linear_convolution.tiles import BYTES, VECTORS
+from dmlvk.planning.quantized_linear_convolution.tiled_product import BYTES, VECTORS
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.engine import Engine
 from dmlvk.runtime.kernel_modules import spirv

@@ -35,7 +35,6 @@ from dmlvk.planning.quantized_linear_convolution.operands import (
     PARAMETER_FIELDS,
     ConvolutionOperands,
     Sources,
-    table_bounds,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
 from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, ObstacleError, Problem
@@ -347,7 +346,7 @@ class Depthwise:
         if self.prepared is None:
             shown.append((filters.tensor, filters.bounds((box[CHANNEL], *operands.all_taps)), channels))
         if self.table is not None:
-            shown.append((self.table.tensor, table_bounds(self.table, box[CHANNEL]), channels))
+            shown.append((self.table.tensor, self.table.bounds([box[CHANNEL]]), channels))
         return shown
 
     def seconds(self, box: Box) -> float:
@@ -470,8 +469,7 @@ class Depthwise:
         elif self.table is None:
             sources.bind(dispatch, box[CHANNEL])
         else:
-            table_rows = table_bounds(self.table, box[CHANNEL])
-            dispatch.window(self.table.tensor, table_rows, table_rows[0], 4, "table_start")
+            dispatch.show(self.table, [box[CHANNEL]], "table_start", unit=4)
         sizes = {"ROWS": tiling.rows, "BLOCK": tiling.block}
         sizes |= {"ROW_LIMIT": geometry.input_size[0], "COLUMN_LIMIT": geometry.input_size[1]}
         dispatch.push(

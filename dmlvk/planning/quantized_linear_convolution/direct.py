@@ -23,7 +23,7 @@ from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import GENERAL_PATH, SCRATCH, Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import SECTOR_SIZE
-from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands, table_bounds
+from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
 from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import packs_channels
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
@@ -126,11 +126,11 @@ class Direct:
         """What is too much for one dispatch about some taps of some outputs."""
         operands, geometry = self.operands, self.operands.geometry
         source, filters, output, builder = operands.input, operands.filter, operands.output, operands.builder
-        fits, channels, last_taps = builder.fits, sizes_of(box)[1] - 1, [size - 1 for size in sizes_of(taps)]
+        channels, last_taps = sizes_of(box)[1] - 1, [size - 1 for size in sizes_of(taps)]
         if self._seconds(box, taps) > DISPATCH_SECONDS or self._is_too_deep(taps):
             return Excess((0, 0, 0, 0), last_taps, not self._is_too_deep(taps))
         seen = operands.seen_bounds(box, taps)
-        if not fits(source.tensor, seen):
+        if not builder.fits(source.tensor, seen):
             steps = zip(last_taps, (1, *geometry.dilations), source.strides[1:], strict=True)
             of_taps = [last * dilation * stride for last, dilation, stride in steps]
             # If the taps of one output take most of a window, few outputs would share the window. What a window could
@@ -138,14 +138,13 @@ class Direct:
             first, end = operands.seen_bounds(tuple((low, low + 1) for low, _ in box), operands.all_taps)
             is_long = seen[1] - seen[0] > builder.window_limit
             return Excess(operands.input_reach(box), of_taps, is_long and end - first <= builder.window_limit // 2)
-        if not fits(filters.tensor, filters.bounds((box[1], *taps))):
+        if not builder.shows(filters, (box[1], *taps)):
             first, end = filters.bounds(((0, 1), *operands.all_taps))
             of_taps = [last * step for last, step in zip(last_taps, filters.strides[1:], strict=True)]
             return Excess([0, channels * filters.strides[0], 0, 0], of_taps, end - first <= builder.window_limit - 16)
-        if not fits(output.tensor, output.bounds(box)):
+        if not builder.shows(output, box):
             return Excess(reach(output, box), (0, 0, 0))
-        is_shown = fits(self.table.tensor, table_bounds(self.table, box[1]))
-        return None if is_shown else Excess((0, channels, 0, 0), (0, 0, 0))
+        return None if builder.shows(self.table, [box[1]]) else Excess((0, channels, 0, 0), (0, 0, 0))
 
     def _seconds(self, box: Box, taps: Box) -> float:
         """The share of the longest time that some taps of some outputs have."""
@@ -167,7 +166,7 @@ class Direct:
         corner, bounds = operands.corner(box, taps), operands.seen_bounds(box, taps)
         dispatch.window(source.tensor, bounds, source.address(corner), 1, "input_start")
         moved = bounds[1] - bounds[0] + dispatch.show(operands.filter, (box[1], *taps), "filter_start")
-        self._show_table(dispatch, box)
+        dispatch.show(self.table, [box[1]], "table_start", unit=4)
         if accumulate:
             size = math.prod(sizes) * ACCUMULATOR_SIZE
             written = (accumulators, accumulators + size)
@@ -196,9 +195,7 @@ class Direct:
         many_taps = 0
         if math.prod(sizes_of(taps)) > PRODUCTS_IN_32_BITS:
             many_taps = 2 if tap_sizes[1] > PRODUCTS_IN_32_BITS else 1
-        parameters = operands.parameters
-        kinds = (parameters.input_unsigned, parameters.filter_unsigned, parameters.output_unsigned)
-        types = sum(1 << bit for bit, is_unsigned in enumerate(kinds) if is_unsigned)
+        types = operands.parameters.kinds["UNSIGNED_TYPES"]
         pairs = {"tap": tap_sizes, "stride": geometry.strides, "dilation": geometry.dilations}
         pushed = {f"{name}s": rows | columns << 16 for name, (rows, columns) in pairs.items()}
         if self.is_general:
@@ -225,16 +222,12 @@ class Direct:
             operations=2 * math.prod(sizes_of(box)) * math.prod(sizes_of(taps)),
         )
 
-    def _show_table(self, dispatch: DispatchBuilder, box: Box) -> None:
-        rows = table_bounds(self.table, box[1])
-        dispatch.window(self.table.tensor, rows, rows[0], 4, "table_start")
-
     def _requantize(self, box: Box, accumulators: int) -> Dispatch:
         sizes, builder, output = sizes_of(box), self.operands.builder, self.operands.output
         count, dispatch = math.prod(sizes), DispatchBuilder("quantized_linear_convolution/requantize")
         read = (accumulators, accumulators + count * ACCUMULATOR_SIZE)
         dispatch.window(SCRATCH, read, accumulators, ACCUMULATOR_SIZE, "accumulator_start")
-        self._show_table(dispatch, box)
+        dispatch.show(self.table, [box[1]], "table_start", unit=4)
         dispatch.show(output, box, "output_start", Access.WRITE)
         strides = by_dimension("output_stride", "nchw", output.strides)
         dispatch.push(count=count, channels=sizes[1], rows=sizes[2], columns=sizes[3], **strides)

@@ -12,7 +12,7 @@ from dmlvk.planning.quantized_linear_convolution.matrix import MatrixRules, Matr
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, packs_channels
 from dmlvk.planning.quantized_linear_convolution.questions import HALO_QUESTIONS
-from dmlvk.planning.quantized_linear_convolution.tiles import (
+from dmlvk.planning.quantized_linear_convolution.tiled_product import (
     PACKED_MATRICES,
     VECTOR_SIZE,
     Runs,

@@ -18,17 +18,18 @@ from dmlvk.planning.quantized_linear_convolution.product_geometry import (
     packs_channels,
 )
 from dmlvk.planning.quantized_linear_convolution.questions import MATRIX_QUESTIONS
-from dmlvk.planning.quantized_linear_convolution.tiled_product import PUSH_CONSTANTS_SIZE, TiledPath
-from dmlvk.planning.quantized_linear_convolution.tiles import (
+from dmlvk.planning.quantized_linear_convolution.tiled_product import (
     KERNEL,
     KERNEL_OF_FEW_REGISTERS,
     LARGE_TILE,
     PACKED_MATRICES,
+    PUSH_CONSTANTS_SIZE,
     VECTOR_SIZE,
     AnyTiledShape,
     Block,
     Runs,
     Tile,
+    TiledPath,
     TiledShape,
     TileRules,
     matrix_outputs,

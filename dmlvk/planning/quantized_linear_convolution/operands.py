@@ -187,7 +187,7 @@ def parameter_table(operands: ConvolutionOperands) -> tuple[View, list[Dispatch]
     builder, views, channels = operands.builder, operands.parameters.views, operands.geometry.output_channels
     once = all(view.tensor == builder.persistent.name for view in views.values())
     arena = builder.persistent if once else builder.scratch
-    table = View(arena.name, arena.allocate(channels * ROW_SIZE), 4, (ROW_SIZE // 4,))
+    table = View(arena.name, arena.allocate(channels * ROW_SIZE), ROW_SIZE, (1,))
     common = {LOCAL_SIZE_X: builder.workgroup_size, **operands.parameters.kinds}
     if builder.profile.limits.max_per_stage_descriptor_storage_buffers > len(PARAMETER_FIELDS):
         return table, _table_dispatches(operands, table, KERNEL, PARAMETER_FIELDS, common)
@@ -208,8 +208,7 @@ def _table_dispatches(
     sources = [views.get(field) for field in fields]
 
     def cut(box: Box) -> int | None:
-        shown = [(view.tensor, view.bounds(box)) for view in sources if view is not None]
-        return None if all(builder.fits(*each) for each in [*shown, (table.tensor, table_bounds(table, box[0]))]) else 0
+        return None if all(view is None or builder.shows(view, box) for view in (*sources, table)) else 0
 
     dispatches: list[Dispatch] = []
     for box in boxes(((0, operands.geometry.output_channels),), cut):
@@ -225,8 +224,8 @@ def _table_dispatches(
             dispatch.push(**{f"{place}_stride": view.strides[0] for place, view in zip(PLACES, bound, strict=True)})
         for start, view in zip(starts, bound, strict=True):
             dispatch.show(view, box, start)
-        written, count = table_bounds(table, (low, high)), high - low
-        dispatch.window(table.tensor, written, written[0], 4, "table_start", Access.WRITE)
+        count = high - low
+        dispatch.show(table, box, "table_start", Access.WRITE, unit=4)
         dispatch.push(count=count)
         seconds, grid = builder.element_seconds(8 * count), builder.grid(count)
         dispatches.append(dispatch.finish(specialization, grid, seconds=seconds, bytes_moved=count * 24))
@@ -239,12 +238,7 @@ def gathered_parameters(operands: ConvolutionOperands) -> tuple[ConvolutionOpera
     gathered = dict(operands.parameters.views)
     dispatches: list[Dispatch] = []
     for name, view in operands.parameters.views.items():
-        if not builder.fits(view.tensor, view.bounds([(0, channels)])):
+        if not builder.shows(view, [(0, channels)]):
             gathered[name], copying = dense_copy(builder, builder.scratch, view, (channels,))
             dispatches.extend(copying)
     return replace(operands, parameters=replace(operands.parameters, views=gathered)), dispatches
-
-
-def table_bounds(table: View, channels: Range) -> Range:
-    """The bytes of the rows of a range of channels."""
-    return table.start + channels[0] * ROW_SIZE, table.start + channels[1] * ROW_SIZE

@@ -35,18 +35,14 @@ WORKGROUP_SIZE = 64
 WIDEST_PANEL = 128
 
 
-@dataclass(frozen=True)
-class ChannelWords:
-    """How many words of four channels there are."""
+def quads_of(geometry: ConvolutionGeometry) -> int:
+    """The words of four channels that hold the channels of a group at one position."""
+    return -(-geometry.input_channels_per_group // 4)
 
-    quads: int  # words that hold the channels of a group at one position
-    # Words under the filter: K / 4.
-    per_output: int
 
-    @classmethod
-    def of(cls, geometry: ConvolutionGeometry) -> ChannelWords:
-        quads = -(-geometry.input_channels_per_group // 4)
-        return cls(quads, quads * geometry.filter_size[0] * geometry.filter_size[1])
+def words_of(geometry: ConvolutionGeometry) -> int:
+    """Those under the filter: K / 4."""
+    return quads_of(geometry) * math.prod(geometry.filter_size)
 
 
 @dataclass(frozen=True)
@@ -105,8 +101,9 @@ class FilterPacking:
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:
         """The packing for products that take words[k][channel]. The order of k is that of the packed input."""
-        words = ChannelWords.of(geometry).per_output
-        return cls("quantized_linear_convolution/pack_filter", words, {"CHANNELS_LAST": int(channels_last)})
+        return cls(
+            "quantized_linear_convolution/pack_filter", words_of(geometry), {"CHANNELS_LAST": int(channels_last)}
+        )
 
 
 def pack_filter(
@@ -122,7 +119,7 @@ def pack_filter(
     packed = PackedFilter(arena.name, arena.allocate(size), width, packing.words, of_group, packing.rows_after)
 
     def is_shown(panels: Range) -> bool:
-        return builder.fits(source.tensor, source.bounds(_filters(operands, packed, panels)))
+        return builder.shows(source, _filters(operands, packed, panels))
 
     def cut(box: Box) -> int | None:
         (panels,) = box
@@ -331,7 +328,7 @@ def pack_input(operands: ConvolutionOperands, part: PackedInput) -> list[Dispatc
 
     def cut(box: Box) -> int | None:
         sizes, seen = sizes_of(box)[:4], part.seen(operands.geometry, box)
-        if seen is not None and not builder.fits(source.tensor, source.bounds(seen)):
+        if seen is not None and not builder.shows(source, seen):
             dimension = largest(reach(source, seen))
             return 4 if dimension == 1 and sizes[1] == 1 else dimension
         is_long = 4 * math.prod(sizes) > builder.elements_per_dispatch
@@ -409,7 +406,7 @@ def channels_last(operands: ConvolutionOperands, size_limit: int) -> tuple[View,
     pixels = height * width
     size = geometry.batch * channels * pixels
     is_short = size <= min(size_limit, builder.elements_per_dispatch)
-    is_shown = builder.fits(source.tensor, source.bounds(operands.whole_input))
+    is_shown = builder.shows(source, operands.whole_input)
     if geometry.input_channels_per_group % VECTOR_SIZE or not is_short or not is_shown:
         return None
     strides = (pixels * channels, 1, width * channels, channels)

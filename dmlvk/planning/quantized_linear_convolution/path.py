@@ -84,10 +84,7 @@ class Problem:
         zero_point = self.desc.filter_zero_point_tensor
         if zero_point is not None:
             view = View("filter_zero_point_tensor", 0, 1, (self.desc.channel_stride("filter_zero_point_tensor"),))
-            is_shown = PlanBuilder(self.profile, self.offsets).fits(
-                view.tensor, view.bounds([(0, folded.output_channels)])
-            )
-            if not is_shown:
+            if not PlanBuilder(self.profile, self.offsets).shows(view, [(0, folded.output_channels)]):
                 return (folded,)
         return tuple(folded.with_joined(count) for count in joinable_counts(folded))
 

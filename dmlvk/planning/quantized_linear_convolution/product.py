@@ -29,8 +29,14 @@ from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import EFFICIENCY
-from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands, table_bounds
-from dmlvk.planning.quantized_linear_convolution.packing import ChannelWords, FilterPacking, PackedFilter, PackedInput
+from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
+from dmlvk.planning.quantized_linear_convolution.packing import (
+    FilterPacking,
+    PackedFilter,
+    PackedInput,
+    quads_of,
+    words_of,
+)
 from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, packs_channels
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, obstacle_to_packing, packing_seconds
@@ -62,7 +68,7 @@ class ProductShape:
     @property
     def quads(self) -> int:
         """Words of a pixel in the packed input."""
-        return ChannelWords.of(self.geometry).quads
+        return quads_of(self.geometry)
 
     @property
     def filter_packing(self) -> FilterPacking:
@@ -253,7 +259,7 @@ class ProductCutter(ABC, Generic[AnyShape]):
         many_panels = box[PANEL][1] - box[PANEL][0] > 1
         channel_cut = GROUP if many_groups else PANEL if many_panels else CHANNEL
         written = self.written(box)
-        if not self.operands.builder.fits(self.operands.output.tensor, self.operands.output.bounds(written)):
+        if not self.operands.builder.shows(self.operands.output, written):
             dimension = largest(reach(self.operands.output, written))
             return None if dimension is None else (IMAGE, channel_cut, ROW, COLUMN)[dimension]
         fitting = self.operands.builder.fits(
@@ -291,7 +297,7 @@ class PackedProductCutter(ProductCutter[ProductShape]):
     table: View
 
     def parameters_fit(self, box: Box) -> bool:
-        return self.operands.builder.fits(self.table.tensor, table_bounds(self.table, self.channels(box)))
+        return self.operands.builder.shows(self.table, [self.channels(box)])
 
     def dispatch(self, box: Box) -> Dispatch:
         geometry, part = self.geometry, self.part
@@ -300,8 +306,7 @@ class PackedProductCutter(ProductCutter[ProductShape]):
         place = part.place(geometry, *(box[dimension][0] for dimension in (IMAGE, GROUP, ROW, COLUMN)))
         dispatch.window(part.tensor, (part.start, part.start + part.size), place, 4, "input_start")
         self.show_filter(dispatch, box, 4)
-        rows = table_bounds(self.table, self.channels(box))
-        dispatch.window(self.table.tensor, rows, rows[0], 4, "table_start")
+        dispatch.show(self.table, [self.channels(box)], "table_start", unit=4)
         self.show_output(dispatch, box)
         dispatch.push(
             pixels=self.pixels(box),
@@ -356,7 +361,7 @@ class PackedProductPath(ProductPath[ProductShape]):
 
     def kernel_seconds(self, problem: Problem, tile: ProductShape) -> float:
         geometry, rates = tile.geometry, rates_of(problem.profile)
-        words = ChannelWords.of(geometry).per_output
+        words = words_of(geometry)
         outputs = tile.padded_outputs(geometry.batch * math.prod(geometry.output_size))
         operations = float(OPERATIONS_OF_WORD * words * outputs)
         if geometry.filter_sizes[1] == 1 and problem.desc.geometry.group_count > 1:

@@ -11,7 +11,15 @@ from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath, 
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups, packs_channels
 from dmlvk.planning.quantized_linear_convolution.questions import SPLIT_K_QUESTIONS
-from dmlvk.planning.quantized_linear_convolution.tiles import BYTES, VECTOR_SIZE, Runs, Tile, TiledShape, TileRules
+from dmlvk.planning.quantized_linear_convolution.tiled_product import (
+    BYTES,
+    VECTOR_SIZE,
+    Runs,
+    Tile,
+    TiledShape,
+    TileRules,
+    in_parts,
+)
 
 KERNEL = "quantized_linear_convolution/split_k"
 # With fewer, an invocation would fetch too many vectors of a step.
@@ -42,8 +50,6 @@ BYTES_OF_A_WAIT = 4096
 MOST_SPLITS = 8
 # Parts add their sums in memory, which costs as much as about this number of steps.
 MANY_STEPS = 24
-LEAST_STEPS = 2
-MOST_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -155,11 +161,5 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
             return SplitKShape.of(rules, tile, geometry).cost().seconds(rates, self.unit(profile))
 
         tile = min(rules.possible(split), key=seconds)
-        tiles, steps = tile.count(geometry), -(-k_bytes // (tile.step * tile.splits))
-        room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
-        if steps >= MANY_STEPS and tiles * tile.part_sums_size <= room:
-            parts = max(1, min(MOST_PARTS, steps // LEAST_STEPS, int(rates.processors) // tiles))
-            cut = replace(tile, parts=-(-steps // -(-steps // parts)))
-            if seconds(cut) + rates.dispatch < seconds(tile):
-                yield cut
-        yield tile
+        cut = in_parts(tile, profile, geometry, MANY_STEPS, int(rates.processors))
+        yield cut if seconds(cut) + rates.dispatch < seconds(tile) else tile

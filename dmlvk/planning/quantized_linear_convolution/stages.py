@@ -20,7 +20,6 @@ from dmlvk.planning.quantized_linear_convolution.operands import (
 )
 from dmlvk.planning.quantized_linear_convolution.packing import (
     WIDEST_PANEL,
-    ChannelWords,
     FilterPacking,
     PackedFilter,
     PackedInput,
@@ -28,6 +27,7 @@ from dmlvk.planning.quantized_linear_convolution.packing import (
     pack_filter,
     pack_input,
     packed_parts,
+    words_of,
 )
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
@@ -176,11 +176,8 @@ def obstacle_to_packing(
     quads: words of a pixel in the packed input.
     filter_words: words of an output channel in the packed filter.
     """
-    words = ChannelWords.of(geometry)
-    if words.per_output > LARGEST_WORD_COUNT:
-        return Obstacle(
-            "words of four taps that an output sums up in 32 bits", words.per_output, _most(LARGEST_WORD_COUNT)
-        )
+    if (words := words_of(geometry)) > LARGEST_WORD_COUNT:
+        return Obstacle("words of four taps that an output sums up in 32 bits", words, _most(LARGEST_WORD_COUNT))
     # The widest panels bound the filter's size on every path.
     builder = PlanBuilder(profile, {})
     filter_size = (

@@ -14,14 +14,15 @@ from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.operands import BUFFER_COUNT
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, packs_channels
-from dmlvk.planning.quantized_linear_convolution.tiled_product import TiledPath
-from dmlvk.planning.quantized_linear_convolution.tiles import (
+from dmlvk.planning.quantized_linear_convolution.tiled_product import (
     VECTOR_SIZE,
     Block,
     Runs,
     Tile,
+    TiledPath,
     TiledShape,
     TileRules,
+    in_parts,
     workgroups_at_a_time,
 )
 
@@ -40,10 +41,8 @@ FEW_SUMS = 16
 # The products of signed bytes, 2^14 at most, whose sum float32 holds exactly.
 EXACT_PRODUCTS = 1024
 
-# Cutting K costs about as much as this number of steps. Parts have two steps or more, and all run at a time.
+# Cutting K costs about as much as this number of steps.
 MANY_STEPS = 6
-LEAST_STEPS = 2
-MOST_PARTS = 16
 
 # A convolution that would be cut into more dispatches than this takes minutes, and the plan itself a minute. Only CPU
 # drivers get there, with few channels a group, which the tiles fill up with zeros.
@@ -221,17 +220,13 @@ class VectorsPath(TiledPath[TiledShape]):
         arithmetic, short, size = rules.arithmetic, rules.short, Runs.of(geometry).size
         is_narrow = geometry.output_channels_per_group <= NARROW
         small = arithmetic.narrow if is_narrow else rules.laid(arithmetic.small)
-        tiles = small.count(geometry)
-        if tiles >= arithmetic.few_tiles * rates_of(profile).processors:
+        if small.count(geometry) >= arithmetic.few_tiles * rates_of(profile).processors:
             large = arithmetic.narrow_large if is_narrow else _large_tile(profile, geometry, rules)
             yield from (tile for tile in (large, small) if tile is small or rules.suits(tile))
             return
         if short is not None and size <= short.step and not is_narrow:
             yield short
-        room = min(profile.limits.max_storage_buffer_range, profile.segment_size) // 2
-        if tiles * small.part_sums_size <= room:
-            small = replace(small, parts=_parts_of(-(-size // small.step), tiles, workgroups_at_a_time(profile)))
-        yield small
+        yield in_parts(small, profile, geometry, MANY_STEPS, workgroups_at_a_time(profile))
 
     def kernel_seconds(self, problem: Problem, tile: TiledShape) -> float:
         is_cpu = problem.profile.device_type is DeviceType.CPU
@@ -251,11 +246,3 @@ def _large_tile(profile: DeviceProfile, geometry: ProductGeometry, rules: Vector
     if largest is None or not device_traits.has_255_registers(profile):
         return tile
     return largest if rules.obstacle(largest) is None else tile
-
-
-def _parts_of(steps: int, tiles: int, places: int) -> int:
-    """The number of workgroups that share the K of a tile. None of them is left without a step."""
-    if steps < MANY_STEPS:
-        return 1
-    most = max(1, min(MOST_PARTS, steps // LEAST_STEPS, places // tiles))
-    return -(-steps // -(-steps // most))

@@ -13,8 +13,7 @@ from dmlvk.planning.plan import NO_OFFSETS, PERSISTENT
 from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Problem
-from dmlvk.planning.quantized_linear_convolution.tiled_product import fetch_in_place
-from dmlvk.planning.quantized_linear_convolution.tiles import PLANES
+from dmlvk.planning.quantized_linear_convolution.tiled_product import PLANES, fetch_in_place
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution
 

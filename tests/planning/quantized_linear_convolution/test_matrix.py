@@ -14,7 +14,7 @@ from dmlvk.planning import device_traits
 from dmlvk.planning.plan import SCRATCH
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixRules, matrix_of
-from dmlvk.planning.quantized_linear_convolution.tiles import Block, Tile
+from dmlvk.planning.quantized_linear_convolution.tiled_product import Block, Tile
 from dmlvk.tensor_desc import TensorDesc
 from tests import profiles
 from tests.planning.limits import check_plan

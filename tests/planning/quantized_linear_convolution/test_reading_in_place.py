@@ -22,8 +22,14 @@ from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
 from dmlvk.planning.quantized_linear_convolution.path import Problem
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
-from dmlvk.planning.quantized_linear_convolution.tiled_product import TiledPath, fetch_in_place
-from dmlvk.planning.quantized_linear_convolution.tiles import BYTES, PLANES, VECTORS, WORDS
+from dmlvk.planning.quantized_linear_convolution.tiled_product import (
+    BYTES,
+    PLANES,
+    VECTORS,
+    WORDS,
+    TiledPath,
+    fetch_in_place,
+)
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 from tests import profiles
 from tests.planning.limits import check_plan

@@ -21,8 +21,7 @@ from dmlvk.planning.quantized_linear_convolution.split_k import (
     SplitKPath,
     SplitKRules,
 )
-from dmlvk.planning.quantized_linear_convolution.tiled_product import PUSH_CONSTANTS_SIZE
-from dmlvk.planning.quantized_linear_convolution.tiles import BYTES, PLANES, Block, Tile
+from dmlvk.planning.quantized_linear_convolution.tiled_product import BYTES, PLANES, PUSH_CONSTANTS_SIZE, Block, Tile
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.declared_memory import shared_bytes
