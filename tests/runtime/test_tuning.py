@@ -185,8 +185,12 @@ def test_turns_go_on_until_the_clock_of_a_gpu_is_up(
         return taken
 
     monkeypatch.setattr(tuning, "_timed", timed)
-    monkeypatch.setattr(tuning, "_sequence", lambda _, bindings: (bindings, len(bindings)))
-    monkeypatch.setattr(tuning.time, "perf_counter", lambda: now)
+
+    def sequence(_: object, bindings: list[str]) -> tuple[list[str], int]:
+        return bindings, len(bindings)
+
+    monkeypatch.setattr(tuning, "_sequence", sequence)
+    monkeypatch.setattr("time.perf_counter", lambda: now)
     engine: Any = SimpleNamespace(profile=SimpleNamespace(device_type=device_type))
     bindings: Any = {"products": "products", "bytes": "bytes"}
     times = tuning.times_in_turns(engine, bindings, 5)

@@ -14,7 +14,7 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import plan
 from dmlvk.planning.division import reciprocals
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.quantized_linear_convolution import halo, split_k, tiles
+from dmlvk.planning.quantized_linear_convolution import halo, split_k, tiled_product
 from dmlvk.planning.quantized_linear_convolution.tiled_product import PUSH_CONSTANTS_SIZE
 from tests import profiles
 from tests.planning.quantized_linear_convolution.descriptors import convolution
@@ -36,7 +36,9 @@ def test_a_reciprocal_gives_each_quotient(number: int, divisor: int, off: int) -
     assert (2 * number * reciprocal >> 32) >> shift == number // divisor
 
 
-@pytest.mark.parametrize("kernel", [tiles.KERNEL, tiles.KERNEL_OF_FEW_REGISTERS, split_k.KERNEL, halo.KERNEL])
+@pytest.mark.parametrize(
+    "kernel", [tiled_product.KERNEL, tiled_product.KERNEL_OF_FEW_REGISTERS, split_k.KERNEL, halo.KERNEL]
+)
 def test_the_kernels_push_constants_are_the_paths(kernel: str) -> None:
     places = kernel_interface(kernel).push_constants.values()
     assert 4 * max(first + count for first, count in places) == PUSH_CONSTANTS_SIZE
