@@ -10,6 +10,7 @@ name parts of these devices' names:
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -71,6 +72,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     has_every = has_named_devices or THOROUGH or metafunc.config.getoption("--every-driver")
     has_every = has_every or metafunc.definition.get_closest_marker("every_driver") is not None
     metafunc.parametrize("device", DEVICE_NAMES if has_every else DEVICE_NAMES[:1], indirect=True, scope="session")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collection makes some million objects that all stay: the garbage collector need not walk them, then or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -69,22 +69,27 @@ class Group:
                 yield case
 
     def _combinations(self, default_only: bool) -> Iterator[Case]:
-        values = {name: labelled(choices) for name, choices in self.parameters.items()}
-        if self.default != "all":
-            defaults = self._defaults(values)
-            if default_only:
-                places = [{label: k for k, label in enumerate(labels)} for labels in values.values()]
-                order = lambda labels: [place[label] for place, label in zip(places, labels, strict=True)]  # noqa: E731
-                yield from (self._case(values, labels, True) for labels in sorted(defaults, key=order))
-                return
+        values, defaults = self._values, self._defaults
+        if self.default != "all" and default_only:
+            places = [{label: k for k, label in enumerate(labels)} for labels in values.values()]
+            order = lambda labels: [place[label] for place, label in zip(places, labels, strict=True)]  # noqa: E731
+            yield from (self._case(values, labels, True) for labels in sorted(defaults, key=order))
+            return
         for labels in itertools.product(*values.values()):
             if self.keep is None or self.keep(dict(zip(values, labels, strict=True))):
                 yield self._case(values, labels, self.default == "all" or labels in defaults)
 
-    def _defaults(self, values: Mapping[str, Mapping[str, Any]]) -> set[tuple[str, ...]]:
+    @cached_property
+    def _values(self) -> dict[str, Mapping[str, Any]]:
+        return {name: labelled(choices) for name, choices in self.parameters.items()}
+
+    @cached_property
+    def _defaults(self) -> set[tuple[str, ...]]:
+        """The labels of the pairs that run by default; kept, for to find them takes most of a list of cases."""
         if self.default != "pairs":
             return set()
-        return covering_pairs({name: tuple(labels) for name, labels in values.items()}, self.keep or (lambda _: True))
+        values = {name: tuple(labels) for name, labels in self._values.items()}
+        return covering_pairs(values, self.keep or (lambda _: True))
 
     def _case(self, values: Mapping[str, Mapping[str, Any]], labels: tuple[str, ...], is_default: bool) -> Case:
         name = f"{self.name}:{';'.join(f'{key}={label}' for key, label in zip(values, labels, strict=True))}"
