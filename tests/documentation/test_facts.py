@@ -266,6 +266,7 @@ def test_a_link_out_of_the_documentation_becomes_an_address(tmp_path: Path) -> N
 def test_every_benchmark_is_documented() -> None:
     """Every command in bench/ is on the page about speed, and every command that a page names exists."""
     commands = {path.stem for path in (ROOT / "bench").glob("*.py") if "__main__" in path.read_text(encoding="utf-8")}
+    commands |= {path.parent.name for path in (ROOT / "bench").glob("*/__main__.py")}
     named = {name for path in pages() for name in re.findall(r"-m bench\.([a-z0-9_]+)", path.read_text("utf-8"))}
     assert named == commands
 
