@@ -148,13 +148,26 @@ OTHER_QUANTIZERS = (
 @pytest.mark.parametrize("write", OTHER_QUANTIZERS)
 def test_fused_whichever_quantizer_wrote_it(device: dmlvk.Device, write: Callable[[onnx.ModelProto], None]) -> None:
     nodes, constants = network(parameters_of(9), [], pads=[1, 1, 1, 1])
-    x = elements(np.random.default_rng(10), np.uint8, (2, 4, 9, 8))
+    x = elements(np.random.default_rng(10), np.uint8, (2, 4, 61, 64))  # so many that a step of a bias shows
     model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants, opset=19)
     write(model)
     session = InferenceSession(model, device)
     (found,) = session.run(None, {"x": x})
     require_equal([found], onnx_runtime(model, {"x": x}))
     assert "host" not in {row.where for row in session.placement}
+    assert not any(row.op_type == "QuantizeLinear" and row.where == "device" for row in session.placement[:-1])
+    assert np.unique(found).size > 20
+
+
+def test_conversions_of_other_scales_are_not_merged(device: dmlvk.Device) -> None:
+    nodes, constants = network(parameters_of(9), [], pads=[1, 1, 1, 1])
+    x = elements(np.random.default_rng(10), np.uint8, (2, 4, 9, 8))
+    model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants, opset=19)
+    with_a_pair_for_each_reader(model)
+    scale = model.graph.initializer[-1]
+    scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(1.5), "scale"))
+    (found,) = InferenceSession(model, device).run(None, {"x": x})
+    require_equal([found], onnx_runtime(model, {"x": x}))
     assert np.unique(found).size > 20
 
 
