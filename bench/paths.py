@@ -12,10 +12,10 @@ which are convolutions of `python -m bench.sweep`, in 64 elements.
 With --tune, `measure` first lets the device tune itself (`Device.compile_all(tune=True)`), and then measures what was
 chosen with the other paths, by times of its own. `compare --tuned` holds that against the times.
 
-bench/results/nvidia-h200-paths.jsonl and nvidia-h200-random-paths.jsonl were made so on 2026-11-26, with driver
-580.159.04 (seed 14, and 23 without matrices), but for the layers without matrices and dot products in the former:
-2026-11-24, with filter zero points. nvidia-h100-paths.jsonl was made on 2026-11-27 and 28, same driver, --within 2
-and --tune: paths that are estimated at more than twice the least are not in it. An H100 is planned for as an H200 is.
+bench/results/nvidia-h200-paths.jsonl was made so on 2026-11-28, with driver 580.159.04, --within 2 and --tune: paths
+that are estimated at more than twice the least are not in it. The layers without matrices and dot products were not
+tuned, since a device with another profile cannot be. nvidia-h200-random-paths.jsonl was made on 2026-11-26, with the
+same driver (seed 14, and 23 without matrices).
 """
 
 from __future__ import annotations
@@ -285,6 +285,8 @@ def choices(file: Path, device: str, is_tuned: bool = False) -> Iterator[tuple[s
         layer, batch, layout = Layer(**line["layer"]), line["batch"], line["layout"]
         if line["wrong"]:
             raise click.ClickException(f"{file}: {layer.name}, batch {batch}, {layout}: wrong by {line['wrong']}")
+        if is_tuned and "tuned" not in line:
+            continue
         key = Run(layer, batch, layout), tuple(line["profiles"])
         least = times[key]
         for path, taken in line["seconds"].items():

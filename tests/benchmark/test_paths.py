@@ -20,7 +20,6 @@ from dmlvk.benchmark.networks.work import desc_of, work_of
 FOLDER = Path(paths.__file__).parent / "results"
 RESULTS = FOLDER / "nvidia-h200-paths.jsonl"
 RANDOM = FOLDER / "nvidia-h200-random-paths.jsonl"
-TUNED = FOLDER / "nvidia-h100-paths.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +27,6 @@ TUNED = FOLDER / "nvidia-h100-paths.jsonl"
     [
         pytest.param(RESULTS, 816 + 92, 1.06, id="networks"),
         pytest.param(RANDOM, 500 + 300, 1.08, id="random", marks=pytest.mark.nightly),
-        pytest.param(TUNED, 816, 1.06, id="tuned", marks=pytest.mark.nightly),
     ],
 )
 def test_choices_are_close_to_the_fastest_path(file: Path, count: int, worst_mean: float) -> None:
@@ -41,10 +39,9 @@ def test_choices_are_close_to_the_fastest_path(file: Path, count: int, worst_mea
 
 
 def test_a_tuned_device_takes_the_fastest_path() -> None:
-    """What an H100 chose for itself, by later times; of two layers it took another path, while its clock was low."""
-    found = [choice for _, choice in paths.choices(TUNED, "nvidia-h200", is_tuned=True)]
-    late = [choice for choice in found if choice.ratio > paths.TUNED_TOLERANCE]
-    assert len(found) == 816 and len(late) <= 2 and max(choice.ratio for choice in found) < 1.16
+    """What an H200 chose for itself, by later times; those without matrices were not tuned."""
+    found = [choice for _, choice in paths.choices(RESULTS, "nvidia-h200", is_tuned=True)]
+    assert len(found) == 816 and max(choice.ratio for choice in found) < paths.TUNED_TOLERANCE
 
 
 def test_a_late_choice_is_shown(tmp_path: Path) -> None:
