@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 from dmlvk._common.rates import Rates
@@ -135,13 +136,13 @@ class DeviceProfile:
         """
         return self.driver_id == DriverId.GOOGLE_SWIFTSHADER
 
-    @property
+    @cached_property
     def segment_size(self) -> int:
         """The most bytes of one VkBuffer on one VkDeviceMemory. Larger tensors lie in segments of this size."""
         largest = min(self.limits.max_memory_allocation_size, self.limits.max_buffer_size)
         return largest // LARGEST_OFFSET_ALIGNMENT * LARGEST_OFFSET_ALIGNMENT
 
-    @property
+    @cached_property
     def offset_alignment(self) -> int:
         """The alignment, in bytes, of the start of a storage buffer binding: at least the 16 of a uvec4."""
         return max(16, self.limits.min_storage_buffer_offset_alignment)

@@ -48,8 +48,8 @@ from dmlvk.vulkan.library import raise_messages, vk  # noqa: E402
 
 DEVICE_NAMES = [name.strip() for name in os.environ.get("DMLVK_TEST_DEVICES", "llvmpipe,SwiftShader").split(",")]
 
-# By day one in so many sets of parameters runs, of a test with the mark.
-SHARES = {"half_by_day": 2, "quarter_by_day": 4}
+# By day one in so many sets of parameters runs, of a test or a value with the mark; the first mark counts.
+SHARES = {"sixteenth_by_day": 16, "quarter_by_day": 4, "half_by_day": 2}
 
 _checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile("default", deadline=None, max_examples=50, suppress_health_check=_checks)
@@ -100,7 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_other_share(item: pytest.Item) -> bool:
-    """Whether `half_by_day` or `quarter_by_day` leaves an item to the night.
+    """Whether one of SHARES leaves an item to the night.
 
     The sum of its values' places in their lists decides. A value of one parameter still meets each value of another, if
     there is a third parameter.

@@ -45,11 +45,14 @@ class KernelInterface:
         words = [0] * self._word_count
         for name, (first, count) in self.push_constants.items():
             value = values[name]
+            if count == 1 and isinstance(value, int):
+                words[first] = value & 0xFFFFFFFF
+                continue
             given = [value] if isinstance(value, int) else value
             if len(given) != count:
                 raise KernelInterfaceError(f"kernel {self.kernel}: {name} has {count} words, not {len(given)}")
-            words[first : first + count] = given
-        return tuple([word & 0xFFFFFFFF for word in words])
+            words[first : first + count] = [word & 0xFFFFFFFF for word in given]
+        return tuple(words)
 
     def specialization(self, values: Mapping[str, int]) -> tuple[int, ...]:
         """All specialization constants in the order of their ids.

@@ -22,12 +22,30 @@ from tests.amount import THOROUGH
 matplotlib.use("Agg")
 ROOT = Path(__file__).parents[2]
 H200 = ROOT / "bench" / "results" / "nvidia-h200.json"
+RESNET50 = H200.with_stem("nvidia-h200-resnet50")
 
 
 @pytest.fixture(scope="module")
 def record() -> Record:
     found: Record = json.loads(H200.read_text(encoding="utf-8"))
     return found
+
+
+@pytest.fixture(scope="module")
+def picture(record: Record) -> tuple[Any, list[Any], list[Any]]:
+    return drawn(record)
+
+
+@pytest.fixture(scope="module")
+def few(record: Record) -> Record:
+    """The record with some of its cases."""
+    return {**record, "cases": record["cases"][::6]}
+
+
+@pytest.fixture(scope="module")
+def files(few: Record) -> dict[str, bytes]:
+    """The picture of few cases in each form."""
+    return {kind: kind_for(few).draw(few, kind) for kind in ("png", "svg")}
 
 
 def labels(axes: Any) -> list[str]:
@@ -42,8 +60,8 @@ def drawn(record: Record) -> tuple[Any, list[Any], list[Any]]:
     return figure, figure.axes, [legend for part in figure.subfigs for legend in part.legends]
 
 
-def test_every_case_and_peer_has_a_point(record: Record) -> None:
-    _, (convolutions, movement), _ = drawn(record)
+def test_every_case_and_peer_has_a_point(record: Record, picture: tuple[Any, list[Any], list[Any]]) -> None:
+    _, (convolutions, movement), _ = picture
     assert len(labels(convolutions)) == 20
     assert sum("filter zero point 3" in label for label in labels(convolutions)) == 10
     assert len(labels(movement)) == sum(not row["operations"] for row in record["cases"]) == 31
@@ -55,24 +73,24 @@ def test_every_case_and_peer_has_a_point(record: Record) -> None:
     assert lines == rows + trials + 2 * (20 + 31)
 
 
-def test_a_point_stands_at_its_rate(record: Record) -> None:
-    _, (convolutions, _), _ = drawn(record)
+def test_a_point_stands_at_its_rate(record: Record, picture: tuple[Any, list[Any], list[Any]]) -> None:
+    _, (convolutions, _), _ = picture
     row = record["cases"][-1]
     rates = [float(line.get_xdata()[0]) for line in convolutions.lines if len(line.get_xdata()) == 1]
     assert row["operations_per_second"] / 1e12 in rates
     assert row["operations"] / row["mark"]["seconds"] / 1e12 in rates
 
 
-def test_no_legend_covers_a_panel(record: Record) -> None:
-    _, panels, legends = drawn(record)
+def test_no_legend_covers_a_panel(picture: tuple[Any, list[Any], list[Any]]) -> None:
+    _, panels, legends = picture
     assert len(legends) == 2
     for legend in legends:
         for axes in panels:
             assert not legend.get_window_extent().overlaps(axes.get_window_extent())
 
 
-def test_legends_tell_the_points_apart_and_name_another_operator(record: Record) -> None:
-    _, _, legends = drawn(record)
+def test_legends_tell_the_points_apart_and_name_another_operator(picture: tuple[Any, list[Any], list[Any]]) -> None:
+    _, _, legends = picture
     for legend in legends:
         looks = [(line.get_marker(), line.get_markeredgecolor(), line.get_mfc()) for line in legend.get_lines()]
         assert len(set(looks)) == len(looks)
@@ -97,10 +115,9 @@ def test_a_panel_without_rows_is_left_out(record: Record, computing: bool) -> No
     assert not panels and empty.get_size_inches()[0] == drawing.WIDTH
 
 
-def test_a_picture_has_the_same_bytes_each_time(record: Record) -> None:
-    few = {**record, "cases": record["cases"][::6]}
-    for kind in ("png", "svg"):
-        assert kind_for(few).draw(few, kind) == kind_for(few).draw(few, kind)
+def test_a_picture_has_the_same_bytes_each_time(few: Record, files: dict[str, bytes]) -> None:
+    for kind, content in files.items():
+        assert kind_for(few).draw(few, kind) == content
 
 
 def texts_of(figure: Any) -> list[Any]:
@@ -111,12 +128,14 @@ def texts_of(figure: Any) -> list[Any]:
     return [text for text in texts if text.get_visible() and text.get_text().strip()]
 
 
-@pytest.mark.parametrize("path", [H200, H200.with_stem("nvidia-h200-resnet50")], ids=lambda path: path.stem)
-def test_no_text_is_cut_and_all_can_be_read_on_a_telephone(path: Path) -> None:
-    record = json.loads(path.read_text(encoding="utf-8"))
-    module = network_tables if "network" in record else tables
-    figure = module.figure_of(record)
-    drawing.fit(figure)
+@pytest.mark.parametrize("is_network", [False, True])
+def test_no_text_is_cut_and_all_can_be_read_on_a_telephone(
+    picture: tuple[Any, list[Any], list[Any]], is_network: bool
+) -> None:
+    figure = picture[0]
+    if is_network:
+        figure = network_tables.figure_of(json.loads(RESNET50.read_text(encoding="utf-8")))
+        drawing.fit(figure)
     height, width = figure.bbox.height, figure.bbox.width
     assert width == 600
     seen = texts_of(figure)
@@ -136,12 +155,11 @@ def test_a_long_title_is_broken(record: Record) -> None:
     assert title.get_text().count("\n") >= 2 and title.get_window_extent().width <= 600
 
 
-def test_a_drawing_has_a_dark_form(record: Record) -> None:
-    few = {**record, "cases": record["cases"][::6]}
-    drawing_of_lines = kind_for(few).draw(few, "svg").decode()
+def test_a_drawing_has_a_dark_form(files: dict[str, bytes]) -> None:
+    drawing_of_lines = files["svg"].decode()
     assert "prefers-color-scheme: dark" in drawing_of_lines
     ElementTree.fromstring(drawing_of_lines)
-    assert b"prefers-color-scheme" not in kind_for(few).draw(few, "png")
+    assert b"prefers-color-scheme" not in files["png"]
 
 
 def on_a_cpu(record: Record) -> Record:
@@ -174,10 +192,10 @@ def test_the_page_has_what_the_terminal_has(record: Record) -> None:
     assert "more than 100% of the mark: a mark is a plain kernel" in "\n".join(kind_for(fast).page(fast))
 
 
-def test_a_slow_device_has_a_unit_of_its_own(record: Record) -> None:
+def test_a_slow_device_has_a_unit_of_its_own(record: Record, picture: tuple[Any, list[Any], list[Any]]) -> None:
     _, (convolutions, _), _ = drawn(on_a_cpu(record))
     assert convolutions.get_xlabel().startswith("GOPS")
-    _, (convolutions, _), _ = drawn(record)
+    _, (convolutions, _), _ = picture
     assert convolutions.get_xlabel().startswith("TOPS")
 
 

@@ -54,7 +54,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package, its kernels and tools, with the page's files; the page's kernel is compiled."""
     folder = tmp_path_factory.mktemp("checkout")
     for part in ("dmlvk", "kernels", "tools"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / part, folder / part)  # with its bytecode
     shutil.copy(ROOT / "pyproject.toml", folder)
     for path, text in files().items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

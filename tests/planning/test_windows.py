@@ -12,6 +12,7 @@ from dmlvk.operators import OperatorDesc
 from dmlvk.planning import PathError, plan
 from dmlvk.planning.plan import SCRATCH
 from tests import profiles
+from tests.amount import THOROUGH
 from tests.planning.limits import check_plan
 
 EIGHT_BITS = (DataType.INT8, DataType.UINT8)
@@ -99,8 +100,9 @@ DESCRIPTORS: dict[str, OperatorDesc] = {
 
 @pytest.mark.parametrize("name", DESCRIPTORS)
 def test_plans_keep_to_the_limits_of_every_recorded_device(name: str) -> None:
+    """By day each descriptor has a quarter of the devices, and each device a quarter of the descriptors."""
     seen = set()
-    for each in profiles.NAMES:
+    for each in profiles.NAMES if THOROUGH else profiles.NAMES[[*DESCRIPTORS].index(name) % 4 :: 4]:
         profile = profiles.load(each)
         alike = (profile.limits, profile.device_type, profile.properties, profile.driver_id)
         if alike not in seen:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
@@ -59,7 +60,7 @@ class PackedFilter:
     channels_of_group: int
     rows_after: int = 1
 
-    @property
+    @cached_property
     def panels_of_group(self) -> int:
         return -(-self.channels_of_group // self.width)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import pytest
+
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import output_size
@@ -105,6 +107,14 @@ DESCRIPTORS = {
     "many channels": convolution(1, 4, (1, 1), 3_000_000, (1, 1)),
     "many groups": convolution(1, 200_000, (2, 2), 400_000, (1, 1), groups=100_000),
 }
+
+# For tests with the mark `quarter_by_day`: what is cut into thousands of dispatches meets fewer devices by day.
+NAMES = [
+    pytest.param(name, marks=pytest.mark.sixteenth_by_day)
+    if name in ("filter of 1 GiB", "tensors past 2 GiB", "planes of 64 MiB")
+    else name
+    for name in DESCRIPTORS
+]
 
 
 def written_elements(plan_: Plan, desc: QuantizedLinearConvolutionDesc) -> int:

@@ -12,12 +12,12 @@ from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_li
 from dmlvk.planning.quantized_linear_convolution.path import ObstacleError, Offer, Problem
 from tests import profiles
 from tests.planning.limits import check_plan
-from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, written_elements
+from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, NAMES, written_elements
 
 
 @pytest.mark.quarter_by_day
 @pytest.mark.parametrize("profile", profiles.NAMES)
-@pytest.mark.parametrize("name", DESCRIPTORS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_plan_has_the_least_estimate_and_keeps_to_the_limits(name: str, profile: str) -> None:
     """Also where a path meets an obstacle only as it is planned."""
     problem = Problem(DESCRIPTORS[name], profiles.load(profile), NO_OFFSETS)

@@ -23,6 +23,7 @@ LAST = (56 * 56 * 144, 1, 56 * 144, 144)
 PREPARATION = "quantized_linear_convolution/depthwise_prepare"
 
 
+@pytest.mark.quarter_by_day
 @pytest.mark.parametrize("device", profiles.NAMES)
 @pytest.mark.parametrize(
     "desc",

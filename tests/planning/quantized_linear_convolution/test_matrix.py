@@ -19,13 +19,13 @@ from dmlvk.tensor_desc import TensorDesc
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.declared_memory import shared_bytes
-from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution, written_elements
+from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, NAMES, convolution, written_elements
 from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, constant, push_constant
 
 
 @pytest.mark.quarter_by_day
 @pytest.mark.parametrize("device", MATRIX_DEVICES)
-@pytest.mark.parametrize("name", DESCRIPTORS)
+@pytest.mark.parametrize("name", NAMES)
 def test_matrices_wherever_a_device_has_them(name: str, device: str) -> None:
     """The driver lists the matrix shape, tiles are multiples of it, and shared memory stays within 48 KiB."""
     profile, desc = profiles.load(device), DESCRIPTORS[name]

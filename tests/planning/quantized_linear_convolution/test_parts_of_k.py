@@ -145,7 +145,7 @@ def test_k_is_cut_over_workgroups_where_tiles_are_few_and_steps_many(
 @pytest.mark.parametrize("parts", [1, 3, 9999])
 @pytest.mark.parametrize("path", ["split_k", "vectors"])
 def test_any_number_of_parts_may_be_forced(path: str, device: str, parts: int) -> None:
-    profile, desc = profiles.load(device), DESCRIPTORS["ResNet, 512 channels"]
+    profile, desc = profiles.load(device), convolution(8, 512, (28, 28), 512, (3, 3), padding=(1, 1))
     found = plan(desc, profile, path=f"{path}/{parts}")
     check_plan(found, desc, profile)
     assert found.path == f"{path}/{parts}"

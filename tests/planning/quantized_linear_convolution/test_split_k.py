@@ -25,7 +25,7 @@ from dmlvk.planning.quantized_linear_convolution.tiled_product import BYTES, PLA
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.declared_memory import shared_bytes
-from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, convolution, written_elements
+from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, NAMES, convolution, written_elements
 from tests.planning.quantized_linear_convolution.matrix_devices import (
     MATRIX_DEVICES,
     SPLIT_K_DEVICES,
@@ -80,7 +80,7 @@ def check_products(found: Plan, profile: DeviceProfile) -> None:
 
 @pytest.mark.quarter_by_day
 @pytest.mark.parametrize("device", SPLIT_K_DEVICES)
-@pytest.mark.parametrize("name", DESCRIPTORS)
+@pytest.mark.parametrize("name", NAMES)
 def test_tiles_wherever_a_device_has_matrices_and_subgroups_of_32(name: str, device: str) -> None:
     profile, desc = profiles.load(device), DESCRIPTORS[name]
     try:
@@ -93,6 +93,7 @@ def test_tiles_wherever_a_device_has_matrices_and_subgroups_of_32(name: str, dev
     check_products(found, profile)
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("tile", ["", ":16x16x16:1", ":8x16x32:3", ":16x8x64:8", ":32x32x16:4"])
 @pytest.mark.parametrize("name", ["odd", "NHWC", "ResNeXt", "all owned"])
 def test_tiles_on_a_cpu(name: str, tile: str) -> None:
