@@ -81,6 +81,16 @@ class ConvolutionGeometry:
         return self.output_channels // self.group_count
 
     @property
+    def input_sizes(self) -> tuple[int, int, int, int]:
+        """Sizes of the input along N, C, H and W."""
+        return self.batch, self.input_channels, *self.input_size
+
+    @property
+    def output_sizes(self) -> tuple[int, int, int, int]:
+        """Sizes of the output along N, C, H and W."""
+        return self.batch, self.output_channels, *self.output_size
+
+    @property
     def filter_sizes(self) -> tuple[int, int, int, int]:
         """Sizes of the filter along M, C, H and W."""
         return self.output_channels, self.input_channels_per_group, *self.filter_size

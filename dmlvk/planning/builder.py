@@ -224,6 +224,11 @@ def sizes_of(box: Box) -> list[int]:
     return [high - low for low, high in box]
 
 
+def whole(sizes: Sequence[int]) -> Box:
+    """The box of all elements of a tensor of some sizes."""
+    return tuple((0, size) for size in sizes)
+
+
 def outermost(box: Box) -> int | None:
     """The first dimension along which a box can be cut; None for a single element."""
     return next((k for k, (low, high) in enumerate(box) if high - low > 1), None)
@@ -379,7 +384,7 @@ def _copies(
         return largest([size - 1 for size in sizes_of(box)]) if is_long else None
 
     dispatches: list[Dispatch] = []
-    for box in boxes(((0, 1),) * padding + tuple((0, size) for size in sizes), cut):
+    for box in boxes(whole((1,) * padding + sizes), cut):
         count, unit = math.prod(sizes_of(box)), source.element_size
         dispatch = DispatchBuilder("quantized_linear_convolution/copy")
         dispatch.show(source, box, "source_start")

@@ -5,7 +5,7 @@
 //
 // Maths: float32.glsl and prepared_channel.glsl.
 //
-// Layout: after the words and the sums of a panel of the filter (matrix_pack_filter.comp), three rows of width words:
+// Layout: after the words and the sums of a panel of the filter (pack_filter.comp), three rows of width words:
 // multipliers, constants, and the filter's zero points. Then a vector of what holds for the whole panel.
 //
 // Loops: one workgroup prepares one panel. Each invocation takes every gl_WorkGroupSize-th channel.

@@ -27,13 +27,9 @@ layout(set = 0, binding = 2) readonly buffer Third { uint third_words[]; };
 layout(set = 0, binding = 3) buffer Table { uint table[]; };
 
 layout(push_constant) uniform PushConstants {
-    uint first_start;  // in elements, like the strides
-    uint second_start;
-    uint third_start;
+    uint start[3];     // in elements, like the strides
     uint table_start;  // in words
-    uint first_stride;
-    uint second_stride;
-    uint third_stride;
+    uint stride[3];
     uint count;
 } push;
 
@@ -46,9 +42,9 @@ void main() {
     uint channel = workgroup * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (channel >= push.count)
         return;
-    uint first = push.first_start + channel * push.first_stride;
-    uint second = push.second_start + channel * push.second_stride;
-    uint third = push.third_start + channel * push.third_stride;
+    uint first = push.start[0] + channel * push.stride[0];
+    uint second = push.start[1] + channel * push.stride[1];
+    uint third = push.start[2] + channel * push.stride[2];
     uint record = push.table_start + channel * PARAMETER_WORDS;
     if (PART == 0) {
         Binary32 m = multiplier(first_words[first], second_words[second], third_words[third]);

@@ -115,13 +115,6 @@ MUTANTS = (
         JOINED_CASES,
     ),
     Mutant(
-        "joined groups: a channel of the next group counts, on matrix units",
-        f"{PREFIX}/matrix_pack_filter.comp",
-        (("4 * quad + i - first_own < push.channels)", "4 * quad + i - first_own <= push.channels)"),),
-        JOINED_CASES,
-        "matrix",
-    ),
-    Mutant(
         "prepared channels: sums outside of 32 bits wrap",
         f"{PREFIX}/matrix_parameters.comp",
         (("(is_narrow(constant, push.taps) ? 0 : PANEL_NEEDS_INTEGERS)", "0"),),

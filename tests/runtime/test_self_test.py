@@ -29,7 +29,7 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.errors import DeviceLostError, OutOfMemoryError
 from dmlvk.operators.registry import parts
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR
-from dmlvk.planning.quantized_linear_convolution.questions import convolution, question, with_owned_constants
+from dmlvk.planning.quantized_linear_convolution.questions import convolution, question
 from dmlvk.planning.quantized_linear_convolution.tiled_product import BYTES, VECTORS
 from dmlvk.runtime import answers_file, implementation, self_test
 from dmlvk.runtime.engine import Engine
@@ -130,7 +130,7 @@ def test_pipelines_of_questions_are_the_device_s(
 def test_constants_of_a_question_may_be_given_once(
     device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(self_test, "QUESTIONS", {path: (question(with_owned_constants(ASKED)),)})
+    monkeypatch.setattr(self_test, "QUESTIONS", {path: (question(convolution(20, 40, 3, 1, (7, 11), is_last=True, is_owned=True)),)})
     with opened(device) as own:
         assert path_taken(own) == path and asked == [path]
     assert fault_of(device) == {}

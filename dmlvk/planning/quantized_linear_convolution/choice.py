@@ -29,7 +29,7 @@ from dmlvk.planning.quantized_linear_convolution.path import (
 )
 from dmlvk.planning.quantized_linear_convolution.product import FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
-from dmlvk.planning.quantized_linear_convolution.tiled_product import TiledPath
+from dmlvk.planning.quantized_linear_convolution.tiled_product import Tile, TiledPath
 from dmlvk.planning.quantized_linear_convolution.vectors import VectorsPath
 
 PATHS: tuple[ConvolutionPath[Any], ...] = (
@@ -98,33 +98,27 @@ def close_paths(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, *,
     for offer in offers(problem):
         if offer.path.name == GENERAL_PATH:
             continue
-        path, seen = offer.path, [offer.tile]
+        path = offer.path
         estimates[path.name] = offer.seconds
-        if not isinstance(path, TiledPath):
-            continue
-        for name in _every_tile_name(profile) if every else path.tile_names(problem):
-            with suppress(PathError, ObstacleError):
-                tile = path.named_tile(problem, offer.tile, name)
-                if tile not in seen:
-                    seen.append(tile)
-                    estimates[f"{path.name}:{name}"] = path.seconds(problem, tile)
+        if isinstance(path, TiledPath):
+            for name, tile in path.measured_tiles(problem, offer.tile, _every_tile(profile) if every else None):
+                estimates[f"{path.name}:{name}"] = path.seconds(problem, tile)
     most = math.inf if every else CLOSE * min(estimates.values())
     close = [path for path, seconds in estimates.items() if seconds <= most and path != chosen]
     others = sorted(close, key=lambda path: (":" in path, estimates[path]))
     return [chosen, *(others if every else others[: MOST_CLOSE - 1])]
 
 
-def _every_tile_name(profile: DeviceProfile) -> Iterator[str]:
-    """The names of all tiles that some kernel might have, those that the planner would not try included.
+def _every_tile(profile: DeviceProfile) -> Iterator[Tile]:
+    """All tiles that some kernel might have, those that the planner would not try included.
 
     None on a CPU: its matrix units are loops, and a batch would take thousands of dispatches.
     """
-    if profile.device_type is DeviceType.CPU:
-        return
-    for step, rows, columns in product((64, 32, 128), TILE_SIDES, TILE_SIDES):
-        for part_rows, part_columns in product(SUBGROUP_SIDES, SUBGROUP_SIDES):
-            if 2 <= (rows // part_rows) * (columns // part_columns) <= 8:
-                yield f"{rows}x{columns}x{step}:{part_rows}x{part_columns}"
+    if profile.device_type is not DeviceType.CPU:
+        for step, *sides in product((64, 32, 128), TILE_SIDES, TILE_SIDES, SUBGROUP_SIDES, SUBGROUP_SIDES):
+            tile = Tile(sides[0], sides[1], step, sides[2], sides[3])
+            if 2 <= tile.owners <= 8:
+                yield tile
 
 
 def convolution_paths(profile: DeviceProfile) -> tuple[str, ...]:

@@ -115,9 +115,12 @@ class InputWords:
         return [-(-size // 4) if k == self.dimension else size for k, size in enumerate(sizes)]
 
     @classmethod
-    def of(cls, geometry: ConvolutionGeometry, source: View) -> InputWords | None:
+    def of(cls, problem: Problem) -> InputWords | None:
         """The words of an input; None if neither channels nor columns are contiguous in memory."""
-        sizes = (geometry.batch, geometry.input_channels, *geometry.input_size)
+        geometry, sizes = problem.desc.geometry, problem.desc.geometry.input_sizes
+        source = View("input_tensor", 0, 1, geometry.input_strides)
+        if problem.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
+            source = dense("input_tensor", 0, 1, sizes)  # it is copied
         # The stride of a dimension of size 1 means nothing.
         n, c, h, w = (0 if size == 1 else stride for size, stride in zip(sizes, source.strides, strict=True))
         if c == 1 and geometry.output_channels_per_group == 1 and not any(x % 4 for x in (n, h, w, source.start)):
@@ -145,17 +148,17 @@ class DepthwisePath(ConvolutionPath[InputWords]):
                 return Obstacle("rows or columns of the dilated filter", extent, f"at most {LARGEST_REACH}")
             if stride > LARGEST_STRIDE:
                 return Obstacle("stride", stride, f"at most {LARGEST_STRIDE}")
-        if _words_of(problem) is None:
+        if InputWords.of(problem) is None:
             return Obstacle("input strides", geometry.input_strides, "four neighbours in a 32-bit word")
         return None
 
     def tiles(self, problem: Problem) -> tuple[InputWords, ...]:
-        words = None if self.obstacle_to(problem) is not None else _words_of(problem)
-        return () if words is None else (words,)
+        words = InputWords.of(problem)
+        return () if words is None or self.obstacle_to(problem) is not None else (words,)
 
     def kernel_seconds(self, problem: Problem, tile: InputWords) -> float:
         geometry, rates = problem.desc.geometry, rates_of(problem.profile)
-        outputs = 4 * math.prod(tile.steps((geometry.batch, geometry.output_channels, *geometry.output_size)))
+        outputs = 4 * math.prod(tile.steps(geometry.output_sizes))
         if problem.profile.device_type is DeviceType.CPU:
             is_faster = device_traits.is_faster_with_depthwise(problem.profile)
             return outputs * geometry.tap_count / ((CPU_TAPS_AT_A_TIME if is_faster else CPU_TAPS_OF_ONE) * rates.tap)
@@ -170,7 +173,7 @@ class DepthwisePath(ConvolutionPath[InputWords]):
         prepared: View | None = None
         if _is_prepared(problem, tile) and (made := prepared_channels(stages.operands)) is not None:
             prepared, dispatch = made
-            stages.initialize(dispatch)
+            stages.initialization[1].append(dispatch)
         if _is_packed(problem):
             stages.gather_parameters()
         else:
@@ -178,14 +181,6 @@ class DepthwisePath(ConvolutionPath[InputWords]):
         depthwise = Depthwise(stages.operands, tile, self.longest_seconds(problem, tile), table, prepared)
         stages.add(depthwise.dispatches())
         return stages.plan(self.name)
-
-
-def _words_of(problem: Problem) -> InputWords | None:
-    """The words of the input as the kernel reads it: one that is OWNED_BY_DML is copied to a packed one."""
-    geometry, source = problem.desc.geometry, View("input_tensor", 0, 1, problem.desc.geometry.input_strides)
-    if problem.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
-        source = dense("input_tensor", 0, 1, (geometry.batch, geometry.input_channels, *geometry.input_size))
-    return InputWords.of(geometry, source)
 
 
 def _has_ragged_rows(geometry: ConvolutionGeometry) -> bool:
@@ -205,13 +200,9 @@ def _is_packed(problem: Problem) -> bool:
     if profile.limits.max_per_stage_descriptor_storage_buffers < BUFFER_COUNT:
         return False
     if profile.device_type is DeviceType.CPU:
-        is_small = _outputs(geometry) <= FEW_OUTPUTS and geometry.tap_count <= FEW_TAPS
+        is_small = math.prod(geometry.output_sizes) <= FEW_OUTPUTS and geometry.tap_count <= FEW_TAPS
         return is_small and not problem.has_owned_constants
     return device_traits.has_few_registers(profile) or not device_traits.emulates_dot_products(profile)
-
-
-def _outputs(geometry: ConvolutionGeometry) -> int:
-    return geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
 
 
 def _is_prepared(problem: Problem, words: InputWords) -> bool:
@@ -220,7 +211,7 @@ def _is_prepared(problem: Problem, words: InputWords) -> bool:
         return False
     if words.channels_last or _has_ragged_rows(problem.desc.geometry) or max(problem.desc.geometry.strides) > 1:
         return True
-    return _outputs(problem.desc.geometry) <= MOST_PREPARED_PLANES
+    return math.prod(problem.desc.geometry.output_sizes) <= MOST_PREPARED_PLANES
 
 
 def prepared_channels(operands: ConvolutionOperands) -> tuple[View, Dispatch] | None:
@@ -409,8 +400,8 @@ class Depthwise:
             block = max(1, min(size // items, units, room))
         used, most = block * items, block
         if self.shares_pipelines:
-            # Few different sizes.
-            used = min(size, power_of_two(used))
+            # Few different sizes: powers of two.
+            used = min(size, 1 << (used - 1).bit_length())
             items = used // block
             most = min(room, next((each for each in (SMALL_BLOCK, LARGEST_BLOCK) if block <= each), room))
         workgroups = -(-available // items) * -(-units // block)
@@ -519,11 +510,6 @@ class Depthwise:
         operations = 2 * math.prod(sizes_of(box)) * geometry.tap_count
         grid, seconds = self._grid(box), self.seconds(box)
         return dispatch.finish(specialization, grid, seconds=seconds, bytes_moved=moved, operations=operations)
-
-
-def power_of_two(number: int) -> int:
-    """The first power of two that is not below a number."""
-    return 1 << (number - 1).bit_length()
 
 
 def writes_runs(output: View, box: Box, dimension: int, size: int) -> bool:

@@ -55,7 +55,7 @@ class DirectPath(ConvolutionPath[None]):
 
     def kernel_seconds(self, problem: Problem, tile: None) -> float:
         geometry, rates = problem.desc.geometry, rates_of(problem.profile)
-        outputs = geometry.batch * geometry.output_channels * math.prod(geometry.output_size)
+        outputs = math.prod(geometry.output_sizes)
         if problem.profile.device_type is DeviceType.CPU:
             return outputs * geometry.tap_count / rates.tap
         # Neighbouring invocations have neighbouring columns. Where these are not neighbours in memory, a load fetches

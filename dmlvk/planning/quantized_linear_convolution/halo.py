@@ -163,12 +163,9 @@ class HaloPath(MatrixUnitsPath[HaloShape]):
         like = MatrixRules.on(profile, block_of(profile), in_words=True)
         return HaloRules(profile, KERNEL, True, like.lanes, like.units, like.block, like.step_unit, (1, 2), geometry)
 
-    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
-        """The tiles that suit a device, the best first: subgroups of the fewest channels that fill whole words."""
+    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> list[Tile]:
+        """Subgroups of the fewest channels that fill whole words."""
         block, is_cpu = block_of(profile), profile.device_type is DeviceType.CPU
         channels, step = PACKED_MATRICES * block.n, max(2 * block.k, 32 if is_cpu else 64)
         rows = 2 * block.m if profile.min_subgroup_size >= 32 and not is_cpu else block.m
         return [Tile(count * rows, channels, step, rows, channels) for count in ((2,) if is_cpu else (4, 2, 1))]
-
-    def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> list[Tile]:
-        return self.seeds(profile, geometry)

@@ -21,7 +21,6 @@ from dmlvk.planning.quantized_linear_convolution.questions import MATRIX_QUESTIO
 from dmlvk.planning.quantized_linear_convolution.tiled_product import (
     KERNEL,
     KERNEL_OF_FEW_REGISTERS,
-    LARGE_TILE,
     PACKED_MATRICES,
     PUSH_CONSTANTS_SIZE,
     VECTOR_SIZE,
@@ -52,8 +51,8 @@ MOST_CHANNELS = 4 / 3
 # With at most so many small tiles for each processor, by whether words hold channels, these wait in each step, and
 # small tiles with long steps wait least.
 FEW_TILES = {True: 3, False: 2}
-SMALL_TILE = {True: (32, 64, 16, 64), False: (64, 64, 64, 16)}
 LONG_STEP = 128
+SMALL_TILE = {True: Tile(32, 64, LONG_STEP, 16, 64), False: Tile(64, 64, LONG_STEP, 64, 16)}
 # The same for words of channels, if K has so many bytes and a processor has more than one of these tiles, but at most
 # two. They fetch fewer bytes for each product.
 MEDIUM_TILE, LONG_K = Tile(64, 64, LONG_STEP, 32, 64), 512
@@ -114,7 +113,7 @@ def _tiles(profile: DeviceProfile, block: Block, in_words: bool) -> list[Tile]:
     else:
         tiles = _gpu_tiles(profile, in_words)
     longer = [replace(tile, step=max(tile.step, 2 * block.k)) for tile in tiles]
-    return MatrixRules.on(profile, block, in_words).possible(longer)
+    return [*MatrixRules.on(profile, block, in_words).possible(longer)]
 
 
 # The tiles of GPUs by the invocations of a subgroup, and by whether words hold channels: pixels, channels, and those of
@@ -173,26 +172,21 @@ class MatrixPath(MatrixUnitsPath[TiledShape]):
     def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> MatrixRules:
         return MatrixRules.on(profile, block_of(profile), packs_channels(geometry))
 
-    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
-        in_words = packs_channels(geometry)
-        tiles = _tiles(profile, block_of(profile), in_words)
-        if profile.device_type is not DeviceType.CPU and profile.min_subgroup_size >= 32:
-            pixels, filters, *own = SMALL_TILE[in_words]
-            tiles += [Tile(pixels, filters, LONG_STEP, *own), *([MEDIUM_TILE] if in_words else [])]
-        return tiles
-
-    def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
-        if profile.min_subgroup_size >= 32:
+    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
+        has_small, in_words = profile.min_subgroup_size >= 32, packs_channels(geometry)
+        if has_small:
             yield from _few_tiles(profile, geometry)
-        in_words = packs_channels(geometry)
         tiles = _tiles(profile, block_of(profile), in_words)
         fitting = _fitting(tiles, geometry, profile.min_subgroup_size, is_prepared)
         for tile in fitting:
-            is_small = tile.pixels * tile.channels < LARGE_TILE
-            enough = ENOUGH_TILES if is_small else ENOUGH_LARGE_TILES[is_prepared]
+            enough = ENOUGH_LARGE_TILES[is_prepared] if tile.is_large else ENOUGH_TILES
             if tile.count(geometry) >= enough * rates_of(profile).processors:
                 yield tile
         yield min(fitting, key=lambda tile: tile.pixels * tile.channels)
+        yield from tiles
+        if has_small:
+            yield SMALL_TILE[in_words]
+            yield MEDIUM_TILE
 
 
 def _few_tiles(profile: DeviceProfile, geometry: ProductGeometry) -> Iterator[Tile]:
@@ -202,12 +196,12 @@ def _few_tiles(profile: DeviceProfile, geometry: ProductGeometry) -> Iterator[Ti
     medium = replace(MEDIUM_TILE, step=longest)
     if in_words and k_bytes >= LONG_K and processors < medium.count(geometry) <= 2 * processors:
         yield medium
-    pixels, channels, *own = SMALL_TILE[in_words]
-    if not in_words and geometry.output_channels_per_group <= channels // 2:
-        channels //= 2
+    tile = SMALL_TILE[in_words]
+    if not in_words and geometry.output_channels_per_group <= tile.channels // 2:
+        tile = replace(tile, channels=tile.channels // 2)
     # Planes are fetched four pixels at a time, which takes long steps.
     is_long = not in_words or k_bytes >= LONG_STEP
-    tile = Tile(pixels, channels, longest if is_long else max(LONG_STEP // 2, 2 * block.k), *own)
+    tile = replace(tile, step=longest if is_long else max(LONG_STEP // 2, 2 * block.k))
     if tile.count(geometry) <= FEW_TILES[in_words] * processors:
         yield tile
 
@@ -226,7 +220,7 @@ def _fitting(tiles: list[Tile], geometry: ProductGeometry, lanes: int, is_prepar
     fitting = [
         tile for tile in tiles if tile.channels == narrowest or (tile.channels < 2 * channels and not is_wasteful(tile))
     ]
-    smaller = [tile for tile in fitting if tile.pixels * tile.channels < LARGE_TILE]
+    smaller = [tile for tile in fitting if not tile.is_large]
     if is_prepared:
         # Planes that are no whole words are stored byte by byte, which takes as long as the products.
         is_ragged = not in_words and geometry.output_size[0] * geometry.output_size[1] % PACKED_MATRICES

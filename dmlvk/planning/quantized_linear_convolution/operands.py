@@ -7,12 +7,12 @@ The parameters, multiplier, zero points and bias, come from up to seven tensors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
-from dmlvk.planning.builder import Box, DispatchBuilder, PlanBuilder, Range, View, boxes, dense_copy, sizes_of
+from dmlvk.planning.builder import Box, DispatchBuilder, PlanBuilder, Range, View, boxes, dense_copy, sizes_of, whole
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Window
 from dmlvk.tensor_desc import TensorFlags
@@ -31,8 +31,6 @@ PARAMETER_FIELDS = SCALES + ZERO_POINTS + BIAS
 # kernels/quantized_linear_convolution/parameters.comp reads all sources; ..._by_part.comp reads a few at a time.
 KERNEL = "quantized_linear_convolution/parameters"
 PARTS = (SCALES, ZERO_POINTS, BIAS)
-# The names of the sources of a part in the push constants of ..._by_part.comp.
-PLACES = ("first", "second", "third")
 
 
 def parameter_views(
@@ -130,7 +128,7 @@ class ConvolutionOperands:
     @property
     def all_taps(self) -> Box:
         """The box of all taps of an output: channels of a group, rows and columns."""
-        return tuple((0, size) for size in (self.geometry.input_channels_per_group, *self.geometry.filter_size))
+        return whole((self.geometry.input_channels_per_group, *self.geometry.filter_size))
 
     def corner(self, outputs: Box, taps: Box) -> tuple[int, int, int, int]:
         """The place in the input that the first of some outputs' taps sees; on the border it lies outside."""
@@ -166,16 +164,12 @@ class ConvolutionOperands:
         return [step * stride for step, stride in zip(steps, self.input.strides, strict=True)]
 
     @property
-    def whole_input(self) -> tuple[Range, ...]:
-        """The box of all elements of the input, for `View.bounds`."""
-        geometry = self.geometry
-        return tuple((0, size) for size in (geometry.batch, geometry.input_channels, *geometry.input_size))
+    def whole_input(self) -> Box:
+        return whole(self.geometry.input_sizes)
 
     @property
-    def whole_output(self) -> tuple[Range, ...]:
-        """The box of all elements of the output."""
-        geometry = self.geometry
-        return tuple((0, size) for size in (geometry.batch, geometry.output_channels, *geometry.output_size))
+    def whole_output(self) -> Box:
+        return whole(self.geometry.output_sizes)
 
 
 def parameter_table(operands: ConvolutionOperands) -> tuple[View, list[Dispatch]]:
@@ -195,7 +189,7 @@ def parameter_table(operands: ConvolutionOperands) -> tuple[View, list[Dispatch]
     for part, fields in enumerate(PARTS):
         # The part of the zero points writes a bias of 0 if there is no bias.
         if fields is ZERO_POINTS or any(field in views for field in fields):
-            padded = (*fields, *[""] * (len(PLACES) - len(fields)))
+            padded = (*fields, *[""] * (len(SCALES) - len(fields)))
             dispatches += _table_dispatches(operands, table, f"{KERNEL}_by_part", padded, {**common, "PART": part})
     return table, dispatches
 
@@ -216,29 +210,11 @@ def _table_dispatches(
         # A binding needs some memory even if the kernel reads nothing from it. This must not be the table: other
         # dispatches of this stage write to it, and only the kernel knows that it reads nothing there.
         bound = [views["input_scale_tensor"] if view is None else view for view in sources]
-        if kernel == KERNEL:
-            starts = [f"start[{index}]" for index in range(len(bound))]
-            dispatch.push(stride=[view.strides[0] for view in bound])
-        else:
-            starts = [f"{place}_start" for place in PLACES]
-            dispatch.push(**{f"{place}_stride": view.strides[0] for place, view in zip(PLACES, bound, strict=True)})
-        for start, view in zip(starts, bound, strict=True):
-            dispatch.show(view, box, start)
+        for index, view in enumerate(bound):
+            dispatch.show(view, box, f"start[{index}]")
         count = high - low
         dispatch.show(table, box, "table_start", Access.WRITE, unit=4)
-        dispatch.push(count=count)
+        dispatch.push(count=count, stride=[view.strides[0] for view in bound])
         seconds, grid = builder.element_seconds(8 * count), builder.grid(count)
         dispatches.append(dispatch.finish(specialization, grid, seconds=seconds, bytes_moved=count * 24))
     return dispatches
-
-
-def gathered_parameters(operands: ConvolutionOperands) -> tuple[ConvolutionOperands, list[Dispatch]]:
-    """Parameters that each fit one window: in place, or copied to contiguous memory if they lie far apart."""
-    builder, channels = operands.builder, operands.geometry.output_channels
-    gathered = dict(operands.parameters.views)
-    dispatches: list[Dispatch] = []
-    for name, view in operands.parameters.views.items():
-        if not builder.shows(view, [(0, channels)]):
-            gathered[name], copying = dense_copy(builder, builder.scratch, view, (channels,))
-            dispatches.extend(copying)
-    return replace(operands, parameters=replace(operands.parameters, views=gathered)), dispatches

@@ -5,7 +5,7 @@ parameters, and the input, packed as words of four channels with its border, or 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,6 +23,7 @@ from dmlvk.planning.builder import (
     outermost,
     reach,
     sizes_of,
+    whole,
 )
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
@@ -53,16 +54,22 @@ class PackedFilter:
     With `rows_after` above 1, rows with each channel's parameters follow the sums.
     """
 
-    tensor: str
-    start: int
+    groups: int
+    channels_of_group: int
     width: int
     words: int
-    channels_of_group: int
     rows_after: int = 1
+    # The place in memory.
+    tensor: str = ""
+    start: int = 0
 
     @cached_property
     def panels_of_group(self) -> int:
         return -(-self.channels_of_group // self.width)
+
+    @property
+    def panels(self) -> int:
+        return self.groups * self.panels_of_group
 
     def first_channel(self, panel: int) -> int:
         return panel // self.panels_of_group * self.channels_of_group + panel % self.panels_of_group * self.width
@@ -81,30 +88,32 @@ class PackedFilter:
     def bounds(self, panels: Range) -> Range:
         return self.start + panels[0] * self.panel_size, self.start + panels[1] * self.panel_size
 
-    @classmethod
-    def size_of(cls, geometry: ConvolutionGeometry, width: int, words: int, rows_after: int = 1) -> int:
-        """Bytes of the whole filter in panels, with `words` words for each output channel."""
-        panels = -(-geometry.output_channels_per_group // width) * geometry.group_count
-        return panels * (words + rows_after) * width * 4
+    def ranges(self, fits: Callable[[Range], bool]) -> list[Range]:
+        """All panels, in ranges that `fits` allows; a single panel in any case."""
+
+        def cut(box: Box) -> int | None:
+            (panels,) = box
+            return 0 if panels[1] - panels[0] > 1 and not fits(panels) else None
+
+        return [panels for (panels,) in boxes(((0, self.panels),), cut)]
 
 
 @dataclass(frozen=True)
 class FilterPacking:
-    """A kernel that packs filters, and what it takes besides."""
+    """How a filter is packed."""
 
-    kernel: str
     words: int  # words of an output channel
-    specialization: Mapping[str, int]  # its additional specialization constants
+    layout: Mapping[str, int]  # of K: push constants of the kernel
     # Rows of a panel after its words: the sums, and room for the channels' parameters.
     rows_after: int = 1
-    sizes: Mapping[str, int] | None = None  # the layout of K, for a kernel that takes all sizes as push constants
 
     @classmethod
     def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:
         """The packing for products that take words[k][channel]. The order of k is that of the packed input."""
-        return cls(
-            "quantized_linear_convolution/pack_filter", words_of(geometry), {"CHANNELS_LAST": int(channels_last)}
-        )
+        (height, width), quads = geometry.filter_size, quads_of(geometry)
+        run, runs, quads = (quads, width, quads) if channels_last else (height * width, 1, 0)
+        layout = {"step_words": 1, "run_words": run, "runs_w": runs, "quads": quads, "in_order": 0, "interleaved": 0}
+        return cls(words_of(geometry), layout)
 
 
 def pack_filter(
@@ -115,33 +124,30 @@ def pack_filter(
     The filter's zero point stands between the channels of joined groups. Its view, by output channel, fits windows.
     """
     builder, geometry, source = operands.builder, operands.geometry, operands.filter
-    size = PackedFilter.size_of(geometry, width, packing.words, packing.rows_after)
     of_group = geometry.output_channels_per_group
-    packed = PackedFilter(arena.name, arena.allocate(size), width, packing.words, of_group, packing.rows_after)
+    packed = PackedFilter(geometry.group_count, of_group, width, packing.words, packing.rows_after, arena.name)
+    packed = replace(packed, start=arena.allocate(packed.panels * packed.panel_size))
 
     def is_shown(panels: Range) -> bool:
         return builder.shows(source, _filters(operands, packed, panels))
 
-    def cut(box: Box) -> int | None:
-        (panels,) = box
+    def fits(panels: Range) -> bool:
         first, last = packed.channels(panels)
-        is_long = (last - first) * packing.words * 4 > builder.elements_per_dispatch
-        fits = is_shown(panels) and builder.fits(packed.tensor, packed.bounds(panels))
-        return 0 if panels[1] - panels[0] > 1 and (is_long or not fits) else None
+        is_short = (last - first) * packing.words * 4 <= builder.elements_per_dispatch
+        return is_short and is_shown(panels) and builder.fits(packed.tensor, packed.bounds(panels))
 
     before: list[Dispatch] = []
-    everything: Box = ((0, geometry.group_count * packed.panels_of_group),)
-    if not is_shown(everything[0]) and not all(is_shown(panels) for (panels,) in boxes(everything, cut)):
+    if not all(map(is_shown, packed.ranges(fits))):
         # The strides are so large that one panel's channels do not fit a window.
         source, before = dense_copy(builder, arena, source, geometry.filter_sizes)
     operands = replace(operands, filter=source)
-    dispatches = [_pack_filter_dispatch(operands, packing, packed, panels) for (panels,) in boxes(everything, cut)]
+    dispatches = [_pack_filter_dispatch(operands, packing, packed, panels) for panels in packed.ranges(fits)]
     return packed, before, dispatches
 
 
 def _filters(operands: ConvolutionOperands, packed: PackedFilter, panels: Range) -> Box:
     """The box of the filter that some panels hold."""
-    return packed.channels(panels), *((0, size) for size in operands.geometry.filter_sizes[1:])
+    return packed.channels(panels), *whole(operands.geometry.filter_sizes[1:])
 
 
 def _pack_filter_dispatch(
@@ -151,7 +157,7 @@ def _pack_filter_dispatch(
     # Only between joined groups.
     zero_point = operands.parameters.views.get("filter_zero_point_tensor") if joined > 1 else None
     (first, last), written = packed.channels(panels), packed.bounds(panels)
-    dispatch = DispatchBuilder(packing.kernel)
+    dispatch = DispatchBuilder("quantized_linear_convolution/pack_filter")
     dispatch.show(operands.filter, _filters(operands, packed, panels), "filter_start")
     dispatch.window(packed.tensor, written, written[0], 4, "packed_start", Access.WRITE)
     if zero_point is None:
@@ -165,25 +171,19 @@ def _pack_filter_dispatch(
         channels_of_group=channels_of_group,
         first_of_group=first % channels_of_group,
         **by_dimension("stride", "mchw", operands.filter.strides),
+        width=packed.width,
+        filter_height=geometry.filter_size[0],
+        filter_width=geometry.filter_size[1],
+        rows_after=packing.rows_after,
+        zero_point_stride=0 if zero_point is None else zero_point.strides[0],
+        **packing.layout,
     )
     specialization = {
         LOCAL_SIZE_X: WORKGROUP_SIZE,
         "FLIP": UNSIGNED_FLIP if operands.parameters.filter_unsigned else 0,
         "JOINED": joined,
         "HAS_ZERO_POINT": int(zero_point is not None),
-        **packing.specialization,
     }
-    layout = {
-        "WIDTH": packed.width,
-        "FILTER_HEIGHT": geometry.filter_size[0],
-        "FILTER_WIDTH": geometry.filter_size[1],
-        "ROWS_AFTER": packing.rows_after,
-        "ZERO_POINT_STRIDE": 0 if zero_point is None else zero_point.strides[0],
-    }
-    if packing.sizes is None:
-        specialization.update(layout)
-    else:
-        dispatch.push(**{name.lower(): value for name, value in {**layout, **packing.sizes}.items()})
     elements, builder = (last - first) * packing.words * 4, operands.builder
     grid, seconds = folded(last - first, builder.profile), builder.element_seconds(elements)
     return dispatch.finish(specialization, grid, seconds=seconds, bytes_moved=2 * elements)
@@ -194,21 +194,11 @@ PARAMETERS_KERNEL = "quantized_linear_convolution/matrix_parameters"
 PREPARED_ROWS = 5
 
 
-def with_parameters(packing: FilterPacking) -> FilterPacking:
-    """The same packing, with room for the channels' parameters."""
-    return replace(packing, rows_after=PREPARED_ROWS)
-
-
 def channel_parameters(operands: ConvolutionOperands, packed: PackedFilter) -> list[Dispatch]:
     """Dispatches that work the parameters out, after the filter is packed. Each source fits one window."""
-    builder, geometry, sources = operands.builder, operands.geometry, operands.parameters
-
-    def cut(box: Box) -> int | None:
-        (panels,) = box
-        return 0 if panels[1] - panels[0] > 1 and not builder.fits(packed.tensor, packed.bounds(panels)) else None
-
+    builder, sources = operands.builder, operands.parameters
     dispatches: list[Dispatch] = []
-    for (panels,) in boxes(((0, geometry.group_count * packed.panels_of_group),), cut):
+    for panels in packed.ranges(lambda panels: builder.fits(packed.tensor, packed.bounds(panels))):
         bounds, channels, count = packed.bounds(panels), packed.channels(panels), panels[1] - panels[0]
         dispatch = DispatchBuilder(PARAMETERS_KERNEL)
         dispatch.window(packed.tensor, bounds, bounds[0], 4, "panels_start", Access.WRITE)
@@ -218,7 +208,7 @@ def channel_parameters(operands: ConvolutionOperands, packed: PackedFilter) -> l
             words=packed.words,
             channels_of_group=packed.channels_of_group,
             first_panel=panels[0] % packed.panels_of_group,
-            taps=geometry.tap_count,
+            taps=operands.geometry.tap_count,
             width=packed.width,
         )
         specialization, grid = {LOCAL_SIZE_X: WORKGROUP_SIZE, **sources.constants}, folded(count, builder.profile)
@@ -313,9 +303,11 @@ def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int, cha
         )
         return PackedInput("", 0, images, groups, outputs[0], outputs[1], rows, columns, quads, channels_last)
 
-    extents = (geometry.batch, geometry.group_count, *geometry.output_size)
-    whole = tuple((0, extent) for extent in extents)
-    return [part(box) for box in boxes(whole, lambda box: None if part(box).size <= size_limit else outermost(box))]
+    outputs = whole((geometry.batch, geometry.group_count, *geometry.output_size))
+    return [part(box) for box in boxes(outputs, lambda box: None if part(box).size <= size_limit else outermost(box))]
+
+
+PACKED_STRIDES = ("packed_stride_n", "packed_stride_group", "packed_stride_quad", "packed_stride_h", "packed_stride_w")
 
 
 def pack_input(operands: ConvolutionOperands, part: PackedInput) -> list[Dispatch]:
@@ -346,21 +338,14 @@ def _pack_input_dispatch(operands: ConvolutionOperands, part: PackedInput, box: 
     images, quads, rows, columns, lanes = sizes_of(box)
     first_row, first_column = (origin + box[2 + k][0] for k, origin in enumerate(part.origin(geometry)))
     first_group, first_quad = divmod(box[1][0], part.quads)
-    image, group, quad, row, column = part.strides
-    if part.channels_last:
-        kernel = "quantized_linear_convolution/matrix_pack_input"
-        is_in_vectors = box[1][0] % 4 == box[1][1] % 4 == part.quads % 4 == 0 and lanes == 4
-        words = 4 if is_in_vectors else 1
-        constants, strides = {"WORDS": words}, {"packed_stride_group": group, "packed_stride_h": row}
-        place = 0
-    else:
-        kernel, words, constants = "quantized_linear_convolution/pack_input", 1, {}
-        strides, place = {"packed_stride_quad": quad, "packed_stride_h": row}, first_quad * quad
-    place += (box[0][0] - part.images[0]) * image + (first_group - part.groups[0]) * group
+    image, group, _, row, column = part.strides
+    is_in_vectors = box[1][0] % 4 == box[1][1] % 4 == part.quads % 4 == 0 and lanes == 4
+    words = 4 if part.channels_last and is_in_vectors else 1
+    place = (box[0][0] - part.images[0]) * image + (first_group - part.groups[0]) * group
     place += box[2][0] * row + box[3][0] * column
     count = images * quads * rows * columns // words
 
-    dispatch = DispatchBuilder(kernel)
+    dispatch = DispatchBuilder("quantized_linear_convolution/pack_input")
     corner = (box[0][0], part.first_channel(geometry, box[1][0]) + box[4][0], first_row, first_column)
     bounds = source.bounds(seen) if seen else (source.start, source.start + 1)
     dispatch.window(source.tensor, bounds, source.address(corner), 1, "input_start")
@@ -381,16 +366,16 @@ def _pack_input_dispatch(operands: ConvolutionOperands, part: PackedInput, box: 
         row_limit=geometry.input_size[0],
         column_limit=geometry.input_size[1],
         **by_dimension("stride", "nchw", source.strides),
-        packed_stride_n=image,
-        **strides,
+        **dict(zip(PACKED_STRIDES, part.strides, strict=True)),
         first_channel=4 * first_quad + box[4][0],
         first_lane=box[4][0],
         end_lane=box[4][1],
     )
-    constants |= {
+    constants = {
         LOCAL_SIZE_X: builder.workgroup_size,
         "FLIP": UNSIGNED_FLIP if operands.parameters.input_unsigned else 0,
         "HAS_ZERO_POINT": int(zero_point is not None),
+        "WORDS": words,
     }
     seconds = builder.element_seconds(4 * words * count)
     return dispatch.finish(constants, builder.grid(count), seconds=seconds, bytes_moved=8 * words * count)

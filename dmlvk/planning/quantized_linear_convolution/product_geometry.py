@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
@@ -58,25 +57,16 @@ def folded_geometry(geometry: ConvolutionGeometry) -> ProductGeometry:
             sizes[k] = -(-sizes[k] // strides[k])
             input_strides[2 + k] *= strides[k]
             strides[k] = 1
-    folded = replace(
-        geometry,
-        input_size=(sizes[0], sizes[1]),
-        strides=(strides[0], strides[1]),
-        dilations=(dilations[0], dilations[1]),
-        start_padding=(padding[0], padding[1]),
-        input_strides=(input_strides[0], input_strides[1], input_strides[2], input_strides[3]),
-    )
-    return ProductGeometry(**{each.name: getattr(folded, each.name) for each in fields(folded)})
+    found = {each.name: getattr(geometry, each.name) for each in fields(geometry)}
+    found |= {"input_size": tuple(sizes), "strides": tuple(strides), "dilations": tuple(dilations)}
+    return ProductGeometry(**{**found, "start_padding": tuple(padding), "input_strides": tuple(input_strides)})
 
 
-def joinable_counts(geometry: ConvolutionGeometry) -> Iterator[int]:
+def joinable_counts(geometry: ConvolutionGeometry) -> list[int]:
     """The numbers of groups that can be joined to one that is not too wide: 1, and divisors of the number of groups."""
     channels = max(geometry.input_channels_per_group, geometry.output_channels_per_group)
-    for count in range(1, min(geometry.group_count, WIDEST_JOINED_GROUP // channels) + 1):
-        if geometry.group_count % count == 0:
-            yield count
-    if channels > WIDEST_JOINED_GROUP:
-        yield 1
+    most = max(1, min(geometry.group_count, WIDEST_JOINED_GROUP // channels))
+    return [count for count in range(1, most + 1) if geometry.group_count % count == 0]
 
 
 def joined_groups(geometry: ConvolutionGeometry) -> int:

@@ -8,8 +8,7 @@ filter zero points are matrices too, one question has them.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
@@ -45,22 +44,35 @@ def _tensor(sizes: tuple[int, ...], is_last: bool, data_type: DataType = DataTyp
 
 
 def convolution(
-    channels: int, filters: int, kernel: int, stride: int, size: tuple[int, int], *, is_last: bool
+    channels: int,
+    filters: int,
+    kernel: int,
+    stride: int,
+    size: tuple[int, int],
+    *,
+    is_last: bool,
+    is_owned: bool = False,
+    is_symmetric: bool = False,
 ) -> QuantizedLinearConvolutionDesc:
-    """A convolution with zero points, and a scale and a bias for each output channel."""
+    """A convolution with zero points, and a scale and a bias for each output channel.
+
+    is_owned: whether all but the input and the output are given once, as by most programs.
+    is_symmetric: whether the filter has no zero point, as in most models.
+    """
     margin = kernel // 2
     height, width = ((length + 2 * margin - kernel) // stride + 1 for length in size)
     one, per_channel = (1, 1, 1, 1), (1, filters, 1, 1)
+    given = partial(TensorDesc, flags=TensorFlags.OWNED_BY_DML if is_owned else TensorFlags.NONE)
     return QuantizedLinearConvolutionDesc(
         input_tensor=_tensor((1, channels, *size), is_last),
-        input_scale_tensor=TensorDesc(DataType.FLOAT32, one),
-        input_zero_point_tensor=TensorDesc(DataType.UINT8, one),
-        filter_tensor=TensorDesc(DataType.INT8, (filters, channels, kernel, kernel)),
-        filter_scale_tensor=TensorDesc(DataType.FLOAT32, per_channel),
-        filter_zero_point_tensor=TensorDesc(DataType.INT8, one),
-        bias_tensor=TensorDesc(DataType.INT32, per_channel),
-        output_scale_tensor=TensorDesc(DataType.FLOAT32, one),
-        output_zero_point_tensor=TensorDesc(DataType.UINT8, one),
+        input_scale_tensor=given(DataType.FLOAT32, one),
+        input_zero_point_tensor=given(DataType.UINT8, one),
+        filter_tensor=given(DataType.INT8, (filters, channels, kernel, kernel)),
+        filter_scale_tensor=given(DataType.FLOAT32, per_channel),
+        filter_zero_point_tensor=None if is_symmetric else given(DataType.INT8, one),
+        bias_tensor=given(DataType.INT32, per_channel),
+        output_scale_tensor=given(DataType.FLOAT32, one),
+        output_zero_point_tensor=given(DataType.UINT8, one),
         output_tensor=_tensor((1, filters, height, width), is_last),
         strides=(stride, stride),
         dilations=(1, 1),
@@ -70,28 +82,13 @@ def convolution(
     )
 
 
-def with_owned_constants(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
-    """All but the input and the output are given once, as by most programs."""
-    owned: dict[str, Any] = {
-        field: replace(tensor, flags=TensorFlags.OWNED_BY_DML)
-        for field, tensor in desc.tensors.items()
-        if field not in ("input_tensor", "output_tensor")
-    }
-    return replace(desc, **owned)
-
-
-def symmetric(desc: QuantizedLinearConvolutionDesc) -> QuantizedLinearConvolutionDesc:
-    """Without a filter zero point, as in most models."""
-    return replace(desc, filter_zero_point_tensor=None)
-
-
 HALO_QUESTIONS: tuple[Question, ...] = (question(convolution(48, 200, 3, 1, (11, 19), is_last=True)),)
 MATRIX_QUESTIONS: tuple[Question, ...] = (
-    question(with_owned_constants(convolution(128, 144, 3, 2, (23, 17), is_last=True))),
-    question(with_owned_constants(symmetric(convolution(64, 144, 1, 1, (24, 22), is_last=True)))),
-    question(with_owned_constants(symmetric(convolution(256, 136, 1, 1, (12, 22), is_last=False)))),
+    question(convolution(128, 144, 3, 2, (23, 17), is_last=True, is_owned=True)),
+    question(convolution(64, 144, 1, 1, (24, 22), is_last=True, is_owned=True, is_symmetric=True)),
+    question(convolution(256, 136, 1, 1, (12, 22), is_last=False, is_owned=True, is_symmetric=True)),
 )
 SPLIT_K_QUESTIONS: tuple[Question, ...] = (
-    question(with_owned_constants(symmetric(convolution(144, 80, 3, 2, (15, 17), is_last=True)))),
-    question(with_owned_constants(symmetric(convolution(320, 144, 3, 2, (23, 17), is_last=False)))),
+    question(convolution(144, 80, 3, 2, (15, 17), is_last=True, is_owned=True, is_symmetric=True)),
+    question(convolution(320, 144, 3, 2, (23, 17), is_last=False, is_owned=True, is_symmetric=True)),
 )

@@ -47,7 +47,8 @@ SIZES_OF_BYTES = (
 SHORT_K = 64
 # Bytes that a subgroup fetches while it waits once: more loads than these do not overlap.
 BYTES_OF_A_WAIT = 4096
-MOST_SPLITS = 8
+# Subgroups that share K.
+SPLITS = (8, 4, 2, 1)
 # Parts add their sums in memory, which costs as much as about this number of steps.
 MANY_STEPS = 24
 
@@ -70,7 +71,9 @@ class SplitKShape(TiledShape):
 
     def shares_pipelines(self, operations: int) -> bool:
         # With constants a first layer is faster: 3 -> 32 224x224, 8 images, takes 7.2 us and not 9.9 (H100).
-        return not is_alone(self.geometry) and super().shares_pipelines(operations)
+        # No other layer of a network is likely to be of that kind, which reads an image of few channels.
+        is_first = joined_groups(self.geometry) == 1 and self.runs.are_rows_of_taps(self.geometry)
+        return not is_first and super().shares_pipelines(operations)
 
     def more_constants(self, images: int, extents: tuple[int, int], fetch: int) -> dict[str, int]:
         has_rows_of_taps = fetch == BYTES and self.runs.are_rows_of_taps(self.geometry)
@@ -87,11 +90,6 @@ def is_read_as_bytes(geometry: ProductGeometry) -> bool:
     if geometry.input_strides[1] != 1 or geometry.input_channels_per_group % 4 != 0:
         return True
     return Runs.of(geometry).are_rows_of_taps(geometry)
-
-
-def is_alone(geometry: ProductGeometry) -> bool:
-    """Whether no other layer of a network is likely to be of this kind: it reads an image of few channels."""
-    return joined_groups(geometry) == 1 and Runs.of(geometry).are_rows_of_taps(geometry)
 
 
 class SplitKRules(TileRules):
@@ -144,22 +142,17 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
             found = [(2 * block.m, 2 * block.n, max(2 * block.k, VECTOR_SIZE))]
         return [Tile(pixels, channels, max(block.k, step), pixels, channels) for pixels, channels, step in found]
 
-    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> Iterator[Tile]:
-        for tile in self.unsplit(profile, geometry):
-            yield from (replace(tile, splits=splits) for splits in (1, 2, 4, 8))
-
-    def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
-        """The tile with the least estimate, and parts of its K where steps are many and tiles few."""
+    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
+        """The tile with the least estimate, with parts of its K where steps are many and tiles few; then all."""
         rates, rules, k_bytes = rates_of(profile), self.rules(profile, geometry), Runs.of(geometry).size
-        split = [
-            replace(seed, splits=1 << exponent)
-            for seed in self.unsplit(profile, geometry)
-            for exponent in range((min(MOST_SPLITS, -(-k_bytes // seed.step)) - 1).bit_length(), -1, -1)
-        ]
+        split = [replace(tile, splits=n) for tile in self.unsplit(profile, geometry) for n in SPLITS]
 
         def seconds(tile: Tile) -> float:
             return SplitKShape.of(rules, tile, geometry).cost().seconds(rates, self.unit(profile))
 
-        tile = min(rules.possible(split), key=seconds)
+        # More than half of the subgroups have a step.
+        busy = (each for each in rules.possible(split) if each.splits < 2 * -(-k_bytes // each.step))
+        tile = min(busy, key=seconds)
         cut = in_parts(tile, profile, geometry, MANY_STEPS, int(rates.processors))
         yield cut if seconds(cut) + rates.dispatch < seconds(tile) else tile
+        yield from split

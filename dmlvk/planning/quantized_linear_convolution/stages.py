@@ -14,7 +14,6 @@ from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.operands import (
     ROW_SIZE,
     Sources,
-    gathered_parameters,
     parameter_table,
     parameter_views,
 )
@@ -23,7 +22,6 @@ from dmlvk.planning.quantized_linear_convolution.packing import (
     FilterPacking,
     PackedFilter,
     PackedInput,
-    channel_parameters,
     pack_filter,
     pack_input,
     packed_parts,
@@ -53,8 +51,6 @@ LARGEST_WORD_COUNT = 131_071 // 4
 class Stages:
     """Puts a plan together: the tensors' views, the parameters, the packed filter, and the stages that use them.
 
-    Dispatches that prepare something are collected. They run side by side, in a stage before the next added one.
-
     geometry: the convolution as the path sees it: it may step over some rows and columns of the input.
     copied: "input" and "filter", if they are read in place: tensors that are OWNED_BY_DML are copied first.
     """
@@ -64,14 +60,12 @@ class Stages:
         # The tensors as they are found after the stages so far.
         self.operands = problem.operands(geometry)
         self.builder = self.operands.builder
-        # Each stage uses what the one before makes: copies, what is packed, what is worked out.
-        self._initialization: tuple[list[Dispatch], list[Dispatch], list[Dispatch]] = ([], [], [])
+        # What runs once. Each stage uses what the one before makes: copies, what is packed, what is worked out.
+        self.initialization: tuple[list[Dispatch], list[Dispatch], list[Dispatch]] = ([], [], [])
+        # What prepares something for the next added stage, side by side.
+        self.prepared: list[Dispatch] = []
         self._stages: list[tuple[Dispatch, ...]] = []
-        self._prepared: list[Dispatch] = []
-        sizes = {
-            "input": (geometry.batch, geometry.input_channels, *geometry.input_size),
-            "filter": self.desc.geometry.filter_sizes,
-        }
+        sizes = {"input": geometry.input_sizes, "filter": self.desc.geometry.filter_sizes}
         owned = [name for name in sizes if self.desc.tensors[f"{name}_tensor"].flags & TensorFlags.OWNED_BY_DML]
         # Zero points stand between the channels of joined groups. If they may change, so does the packed filter.
         zero_point = self.desc.filter_zero_point_tensor
@@ -83,22 +77,26 @@ class Stages:
                 view, dispatches = dense_copy(self.builder, self.builder.persistent, view, sizes[name])
                 changes: dict[str, Any] = {name: view}
                 self.operands = replace(self.operands, **changes)
-                self._initialization[0].extend(dispatches)
-        sources = Sources.of(self.desc, parameter_views(self.desc, self.builder, self._initialization[0]))
+                self.initialization[0].extend(dispatches)
+        sources = Sources.of(self.desc, parameter_views(self.desc, self.builder, self.initialization[0]))
         self.operands = replace(self.operands, parameters=sources)
 
     def gather_parameters(self) -> None:
-        """Let each tensor of parameters fit one window."""
-        self.operands, dispatches = gathered_parameters(self.operands)
-        self._prepared += dispatches
+        """Let each tensor of parameters fit one window: in place, or copied if its elements lie far apart."""
+        views, channels = dict(self.operands.parameters.views), self.operands.geometry.output_channels
+        for name, view in views.items():
+            if not self.builder.shows(view, [(0, channels)]):
+                views[name], copying = dense_copy(self.builder, self.builder.scratch, view, (channels,))
+                self.prepared += copying
+        self.operands = replace(self.operands, parameters=replace(self.operands.parameters, views=views))
 
     def parameter_table(self) -> View:
         """The table of parameters, a row for each output channel. It is made once if the tensors are OWNED_BY_DML."""
         table, dispatches = parameter_table(self.operands)
         if table.tensor == PERSISTENT:
-            self._initialization[1].extend(dispatches)
+            self.initialization[1].extend(dispatches)
         else:
-            self._prepared += dispatches
+            self.prepared += dispatches
         return table
 
     def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
@@ -106,29 +104,17 @@ class Stages:
         arena = self.builder.persistent if self._packs_once else self.builder.scratch
         packed, copying, dispatches = pack_filter(self.operands, arena, width, packing)
         if self._packs_once:
-            self._initialization[0].extend(copying)
-            self._initialization[1].extend(dispatches)
+            self.initialization[0].extend(copying)
+            self.initialization[1].extend(dispatches)
         else:
             self._stages.append(tuple(copying))
-            self._prepared += dispatches
+            self.prepared += dispatches
         return packed
-
-    def work_out_parameters(self, packed: PackedFilter) -> None:
-        """Work out the rows of parameters of a packed filter, once."""
-        self._initialization[2].extend(channel_parameters(self.operands, packed))
-
-    def initialize(self, dispatch: Dispatch) -> None:
-        """Let a dispatch run once, after the copies."""
-        self._initialization[1].append(dispatch)
-
-    def prepare(self, dispatch: Dispatch) -> None:
-        """Let a dispatch run before the next stage."""
-        self._prepared.append(dispatch)
 
     def add(self, *stages: Iterable[Dispatch]) -> None:
         """Add stages. The prepared dispatches run before them."""
-        self._stages.append(tuple(self._prepared))
-        self._prepared = []
+        self._stages.append(tuple(self.prepared))
+        self.prepared = []
         self._stages.extend(tuple(stage) for stage in stages)
 
     def add_packed_product(
@@ -145,9 +131,9 @@ class Stages:
         starts = [builder.scratch.allocate(room) for _ in parts[:2]]
         for index, part in enumerate(parts):
             placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
-            self._prepared += pack_input(self.operands, placed)
+            self.prepared += pack_input(self.operands, placed)
             self.add()
-            self._prepared = product(placed)
+            self.prepared = product(placed)
         self.add()
 
     def plan(self, path: str) -> Plan:
@@ -155,7 +141,7 @@ class Stages:
         return Plan(
             path=path,
             stages=tuple(stage for stage in self._stages if stage),
-            initialization=tuple(tuple(stage) for stage in self._initialization if stage),
+            initialization=tuple(tuple(stage) for stage in self.initialization if stage),
             scratch_size=self.builder.scratch.size,
             persistent_size=self.builder.persistent.size,
             clean_size=self.builder.clean.size,
@@ -179,19 +165,17 @@ def obstacle_to_packing(
     if (words := words_of(geometry)) > LARGEST_WORD_COUNT:
         return Obstacle("words of four taps that an output sums up in 32 bits", words, _most(LARGEST_WORD_COUNT))
     # The widest panels bound the filter's size on every path.
-    builder = PlanBuilder(profile, {})
-    filter_size = (
-        PackedFilter.size_of(geometry, WIDEST_PANEL, filter_words) + geometry.output_channels * geometry.tap_count
-    )
-    other_size = filter_size + geometry.output_channels * ROW_SIZE + OTHER_SCRATCH
+    packed = PackedFilter(geometry.group_count, geometry.output_channels_per_group, WIDEST_PANEL, filter_words)
+    other_size = packed.panels * packed.panel_size + geometry.output_channels * (geometry.tap_count + ROW_SIZE)
+    other_size += OTHER_SCRATCH
     if other_size > (most := _scratch_limit(profile) // 2):
         return Obstacle("bytes of the packed filter and the parameters", other_size, _most(most))
     rows, columns = ((k - 1) * d + 1 for k, d in zip(geometry.filter_size, geometry.dilations, strict=True))
-    limit = min(part_limit(builder, other_size), builder.window_limit)
+    limit = part_limit(PlanBuilder(profile, {}), other_size)
     if (smallest_part := quads * rows * columns * 4) > limit:
         return Obstacle("packed bytes of the input under one output", smallest_part, _most(limit))
-    if (panel_size := (filter_words + 1) * WIDEST_PANEL * 4) > limit:
-        return Obstacle(f"packed bytes of {WIDEST_PANEL} channels of the filter", panel_size, _most(limit))
+    if packed.panel_size > limit:
+        return Obstacle(f"packed bytes of {WIDEST_PANEL} channels of the filter", packed.panel_size, _most(limit))
     return None
 
 

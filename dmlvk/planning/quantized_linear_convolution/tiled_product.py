@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import PathError, shown
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning import device_traits
-from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, View, by_dimension, sizes_of
+from dmlvk.planning.builder import DISPATCH_SECONDS, Box, DispatchBuilder, Range, View, by_dimension, sizes_of, whole
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.division import reciprocals
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
@@ -31,12 +31,13 @@ from dmlvk.planning.quantized_linear_convolution.estimate import (
 )
 from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
 from dmlvk.planning.quantized_linear_convolution.packing import (
+    PREPARED_ROWS,
     UNSIGNED_FLIP,
     FilterPacking,
     PackedInput,
+    channel_parameters,
     channels_last,
     quads_of,
-    with_parameters,
 )
 from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
@@ -59,7 +60,6 @@ from dmlvk.planning.quantized_linear_convolution.stages import Stages, part_limi
 
 KERNEL = "quantized_linear_convolution/matrix"
 KERNEL_OF_FEW_REGISTERS = "quantized_linear_convolution/matrix_few_registers"
-PACK_FILTER_KERNEL = "quantized_linear_convolution/matrix_pack_filter"
 
 VECTOR_SIZE = 16
 # Ways to read the input. kernels/quantized_linear_convolution/matrix.glsl uses the same numbers.
@@ -136,6 +136,10 @@ class Tile:
         pixels = geometry.batch * math.prod(geometry.output_size)
         channels = -(-geometry.output_channels_per_group // self.channels)
         return geometry.group_count * channels * -(-pixels // self.pixels)
+
+    @property
+    def is_large(self) -> bool:
+        return self.pixels * self.channels >= LARGE_TILE
 
     @property
     def shares(self) -> int:
@@ -239,9 +243,9 @@ class TileRules:
             return Obstacle("bytes of shared memory", size, f"at most {self.largest_memory}")
         return None
 
-    def possible(self, tiles: Iterable[Tile]) -> list[Tile]:
+    def possible(self, tiles: Iterable[Tile]) -> Iterator[Tile]:
         """The tiles that the kernel can have."""
-        return [tile for tile in tiles if self.obstacle(tile) is None]
+        return (tile for tile in tiles if self.obstacle(tile) is None)
 
     def name(self, tile: Tile) -> str:
         """How users write a tile: "128x128x64:64x32", or "32x32x64:8" where subgroups share K."""
@@ -289,9 +293,12 @@ class TiledShape(ProductShape):
 
     @classmethod
     def of(cls: type[AnyTiledShape], rules: TileRules, tile: Tile, geometry: ProductGeometry) -> AnyTiledShape:
-        """The shape of a kernel's work with a tile."""
         size = tile.owners * rules.lanes
         return cls(geometry, rules.kernel, size, tile.channels, 1, tile.pixels, True, True, rules, tile)
+
+    def with_tile(self: AnyTiledShape, tile: Tile) -> AnyTiledShape:
+        """The same work by another tile."""
+        return self.of(self.rules, tile, self.geometry)
 
     @property
     def block(self) -> Block:
@@ -336,7 +343,7 @@ class TiledShape(ProductShape):
         """Tiles of pixels that a workgroup computes, where a grid of them is to be computed."""
         tile, (channels, pixels, groups) = self.tile, grid
         # The cores of a CPU share the workgroups: with several tiles each, there may be too few.
-        is_long = tile.pixels * tile.channels >= LARGE_TILE or self.rules.profile.device_type is DeviceType.CPU
+        is_long = tile.is_large or self.rules.profile.device_type is DeviceType.CPU
         if tile.turns or tile.parts > 1 or is_long or not self.rules.takes_turns:
             return tile.turns or 1
 
@@ -360,15 +367,13 @@ class TiledShape(ProductShape):
         geometry, tile = self.geometry, self.tile
         outputs = self.padded_outputs(self.all_pixels)
         workgroups = outputs // (tile.pixels * tile.channels) * max(1, tile.parts)
-        moved = geometry.input_channels * math.prod(geometry.input_size)
-        moved += geometry.output_channels * math.prod(geometry.output_size)
         single = FETCHES_OF_A_BYTE if self.reads_single_bytes else 1
         of_group = FETCHES_OF_A_GROUP if has_groups(geometry) and self.fetches_parts_of_lines else 1
         return ProductCost(
             workgroups=workgroups,
             products=2 * outputs * self.runs.size,
             fetched=single * of_group * workgroups * self.fetched_bytes,
-            moved=float(geometry.batch * moved),
+            moved=float(math.prod(geometry.input_sizes) + math.prod(geometry.output_sizes)),
             # The subgroups that share K add their sums, each in the time of a last step.
             last_steps=outputs * ((STORES_OF_A_BYTE if is_ragged(geometry) else 1) + tile.splits - 1),
             waits=single * self.waits,
@@ -401,9 +406,8 @@ class TiledShape(ProductShape):
         """How the filter is packed: in whole steps of K."""
         runs, step = self.runs, self.tile.step // 4
         quads = runs.quads if runs.are_rows_of_taps(self.geometry) else 4 * runs.vectors
-        sizes = {"STEP_WORDS": step, "RUN_WORDS": 4 * runs.vectors, "RUNS_W": runs.of_row, "QUADS": quads}
-        sizes |= {"IN_ORDER": 1, "INTERLEAVED": self.interleaved}
-        return FilterPacking(PACK_FILTER_KERNEL, self.steps * step, {}, sizes=sizes)
+        layout = {"step_words": step, "run_words": 4 * runs.vectors, "runs_w": runs.of_row, "quads": quads}
+        return FilterPacking(self.steps * step, {**layout, "in_order": 1, "interleaved": self.interleaved})
 
     @property
     def interleaved(self) -> int:
@@ -519,17 +523,9 @@ def fetch_in_place(operands: ConvolutionOperands, shape: TiledShape, longest_sec
 
 def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
     """A single part: the whole input, read in place."""
-    outputs = geometry.output_size
-    return PackedInput(
-        source.tensor,
-        source.start,
-        (0, geometry.batch),
-        (0, geometry.group_count),
-        (0, outputs[0]),
-        (0, outputs[1]),
-        *geometry.input_size,
-        -(-geometry.input_channels_per_group // 4),
-    )
+    images, groups, *outputs = whole((geometry.batch, geometry.group_count, *geometry.output_size))
+    size, quads = geometry.input_size, quads_of(geometry)
+    return PackedInput(source.tensor, source.start, images, groups, outputs[0], outputs[1], *size, quads)
 
 
 @dataclass(frozen=True)
@@ -758,8 +754,8 @@ def size_constants(sizes: Mapping[str, int], is_shared: bool) -> dict[str, int]:
 class TiledPath(ProductPath[AnyTiledShape]):
     """A path of the product by vectors of K. It reads its input in place if the input's layout allows that.
 
-    A path says which tiles its kernel can have (`rules`) and which ones it prefers for a convolution (`preferred`). The
-    first that is possible is taken; between paths, and between ways to join groups, the estimate decides.
+    A path says which tiles its kernel can have (`rules`), and which ones are worth a measurement, the best first
+    (`seeds`). The first that is possible is taken; between paths, and ways to join groups, the estimate decides.
     """
 
     shape_type: ClassVar[type[Any]] = TiledShape
@@ -771,12 +767,8 @@ class TiledPath(ProductPath[AnyTiledShape]):
         """The tiles that the kernel can have."""
 
     @abstractmethod
-    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> Iterable[Tile]:
-        """The tiles that suit a device: those that are worth a measurement."""
-
-    @abstractmethod
-    def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterable[Tile]:
-        """The tiles that suit a convolution, the best first.
+    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterable[Tile]:
+        """The tiles that suit a convolution, the best first, then those that suit the device.
 
         With `is_prepared`, the channels' parameters are worked out before: all their tensors are OWNED_BY_DML.
         """
@@ -785,23 +777,29 @@ class TiledPath(ProductPath[AnyTiledShape]):
         found: AnyTiledShape | None = _shape(self, problem.profile, geometry, problem.has_owned_constants)
         return found
 
-    def tile_names(self, problem: Problem) -> Iterable[str]:
-        """The names of the tiles that are worth a measurement; `named_tile` refuses those that are not possible."""
-        profile, geometry = problem.profile, problem.product_geometries[-1]
-        rules = self.rules(profile, geometry)
-        return (rules.name(tile) for tile in self.seeds(profile, geometry))
-
     def named_tile(self, problem: Problem, offered: AnyTiledShape, name: str) -> AnyTiledShape:
         """The tile with a name, for as many joined groups as the offered tile has.
 
         Raises PathError: the name is not a tile's, or the kernel cannot have the tile on the device.
         """
-        rules = self.rules(problem.profile, offered.geometry)
-        tile: AnyTiledShape = self.shape_type.of(rules, rules.named(name), offered.geometry)
-        obstacle = self.obstacle_to_operands(problem, tile)
+        shape: AnyTiledShape = offered.with_tile(offered.rules.named(name))
+        obstacle = self.obstacle_to_operands(problem, shape)
         if obstacle is not None:
             raise ObstacleError(obstacle)
-        return tile
+        return shape
+
+    def measured_tiles(
+        self, problem: Problem, offered: AnyTiledShape, tiles: Iterable[Tile] | None
+    ) -> Iterator[tuple[str, AnyTiledShape]]:
+        """The names and shapes of tiles beside the offered one, by default of those that are worth a measurement."""
+        if tiles is None:
+            tiles = self.seeds(problem.profile, offered.geometry, problem.has_owned_constants)
+        elif offered.rules.splits_k:
+            return
+        for tile in offered.rules.possible(replace(each, parts=1) for each in tiles):
+            shape: AnyTiledShape = offered.with_tile(tile)
+            if tile != offered.tile and self.obstacle_to_operands(problem, shape) is None:
+                yield offered.rules.name(tile), shape
 
     def with_parts(self, tile: AnyTiledShape, parts: int) -> AnyTiledShape:
         """A tile whose K is shared by a number of workgroups, some of which may have nothing to do.
@@ -811,7 +809,7 @@ class TiledPath(ProductPath[AnyTiledShape]):
         if tile.tile.turns > 1 and parts > 1:
             whole = f"the whole K of each, and not one of {parts} parts"
             raise PathError(f"{OPERATOR}: a workgroup of several tiles has {whole}")
-        return replace(tile, tile=replace(tile.tile, parts=parts))
+        return tile.with_tile(replace(tile.tile, parts=parts))
 
     def packs_input(self, problem: Problem, tile: AnyTiledShape) -> bool:
         seconds = self.longest_seconds(problem, tile)
@@ -834,10 +832,10 @@ class TiledPath(ProductPath[AnyTiledShape]):
         geometry = tile.geometry
         stages = Stages(problem, geometry, ("input",))
         stages.gather_parameters()
-        is_prepared, packing = problem.has_owned_constants, tile.filter_packing
-        packed_filter = stages.packed_filter(tile.panel, with_parameters(packing) if is_prepared else packing)
-        if is_prepared:
-            stages.work_out_parameters(packed_filter)
+        rows_after = PREPARED_ROWS if problem.has_owned_constants else 1
+        packed_filter = stages.packed_filter(tile.panel, replace(tile.filter_packing, rows_after=rows_after))
+        if problem.has_owned_constants:
+            stages.initialization[2].extend(channel_parameters(stages.operands, packed_filter))
         operands, longest_seconds = stages.operands, self.longest_seconds(problem, tile)
 
         def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
@@ -849,7 +847,7 @@ class TiledPath(ProductPath[AnyTiledShape]):
             copied = channels_last(operands, part_limit(operands.builder, operands.builder.scratch.size))
             if copied is not None:
                 source, copying = copied
-                stages.prepare(copying)
+                stages.prepared.append(copying)
                 fetch = VECTORS
         if fetch is not None:
             stages.add(product(whole_input(geometry, source), fetch, source))
@@ -857,15 +855,14 @@ class TiledPath(ProductPath[AnyTiledShape]):
             fetch = VECTORS if tile.runs.aligned else WORDS
             stages.add_packed_product(tile.quads, True, lambda part: product(part, fetch))
         else:
-            size = (geometry.batch, geometry.input_channels, *geometry.input_size)
-            raise ObstacleError(Obstacle("input", size, "channels side by side, or small enough for a copy"))
+            possible = "channels side by side, or small enough for a copy"
+            raise ObstacleError(Obstacle("input", geometry.input_sizes, possible))
         return stages.plan(self.name)
 
 
 @lru_cache(maxsize=512)
 def _shape(path: TiledPath[Any], profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Any:
-    """The one router of tiles: the first that a path prefers and that its kernel can have."""
+    """The one router of tiles: the first of a path's that its kernel can have."""
     rules = path.rules(profile, geometry)
-    possible = (each for each in path.preferred(profile, geometry, is_prepared) if rules.obstacle(each) is None)
-    tile = next(possible, None)
+    tile = next(rules.possible(path.seeds(profile, geometry, is_prepared)), None)
     return None if tile is None else path.shape_type.of(rules, tile, geometry)

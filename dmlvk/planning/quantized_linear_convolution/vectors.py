@@ -139,12 +139,6 @@ class VectorsRules(TileRules):
         return Tile(tile.channels, tile.pixels, tile.step, tile.own_channels, tile.own_pixels)
 
     @property
-    def short(self) -> Tile | None:
-        """The tile for a K of at most one step, if there is a special one."""
-        tile, in_words = self.arithmetic.short
-        return tile if in_words == self.in_words and self.suits(tile) else None
-
-    @property
     def largest_memory(self) -> int:
         return self.profile.limits.max_compute_shared_memory_size
 
@@ -167,9 +161,9 @@ class VectorsRules(TileRules):
         return super().obstacle(tile)
 
     def suits(self, tile: Tile) -> bool:
-        """Whether an invocation also has the registers for its sums."""
+        """Whether an invocation has the registers for its sums."""
         is_small = tile.own_pixels * tile.own_channels <= FEW_SUMS
-        return (is_small or not device_traits.has_few_registers(self.profile)) and self.obstacle(tile) is None
+        return is_small or not device_traits.has_few_registers(self.profile)
 
 
 @lru_cache(maxsize=64)
@@ -209,24 +203,20 @@ class VectorsPath(TiledPath[TiledShape]):
     def rules(self, profile: DeviceProfile, geometry: ProductGeometry) -> VectorsRules:
         return rules_of(profile, packs_channels(geometry))
 
-    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry) -> list[Tile]:
-        rules = self.rules(profile, geometry)
-        of = rules.arithmetic
-        tiles = (rules.laid(of.small), rules.laid(of.large), of.narrow, of.narrow_large, rules.short, of.largest)
-        return [tile for tile in dict.fromkeys(tiles) if tile is not None and rules.suits(tile)]
-
-    def preferred(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
-        rules = self.rules(profile, geometry)
-        arithmetic, short, size = rules.arithmetic, rules.short, Runs.of(geometry).size
+    def seeds(self, profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Iterator[Tile]:
+        rules, size = self.rules(profile, geometry), Runs.of(geometry).size
+        of, (short, are_for_words) = rules.arithmetic, rules.arithmetic.short
+        tiles = [rules.laid(of.small), rules.laid(of.large), of.narrow, of.narrow_large]
+        tiles += [short] if are_for_words == rules.in_words else []
+        tiles += [of.largest] if of.largest else []
         is_narrow = geometry.output_channels_per_group <= NARROW
-        small = arithmetic.narrow if is_narrow else rules.laid(arithmetic.small)
-        if small.count(geometry) >= arithmetic.few_tiles * rates_of(profile).processors:
-            large = arithmetic.narrow_large if is_narrow else _large_tile(profile, geometry, rules)
-            yield from (tile for tile in (large, small) if tile is small or rules.suits(tile))
-            return
-        if short is not None and size <= short.step and not is_narrow:
+        small, large = tiles[2:4] if is_narrow else (tiles[0], _large_tile(profile, geometry, rules))
+        if small.count(geometry) >= of.few_tiles * rates_of(profile).processors:
+            yield from (large, small) if rules.suits(large) else (small,)
+        if short in tiles and size <= short.step and not is_narrow and rules.suits(short):
             yield short
         yield in_parts(small, profile, geometry, MANY_STEPS, workgroups_at_a_time(profile))
+        yield from filter(rules.suits, tiles)
 
     def kernel_seconds(self, problem: Problem, tile: TiledShape) -> float:
         is_cpu = problem.profile.device_type is DeviceType.CPU

@@ -17,7 +17,7 @@ from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_li
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.split_k import (
     KERNEL,
-    MOST_SPLITS,
+    SPLITS,
     SplitKPath,
     SplitKRules,
 )
@@ -183,7 +183,7 @@ def test_a_workgroup_is_no_larger_than_the_device_s_and_has_less_memory_where_th
         (count,) = {tile_of(product).splits for product in products(found)}
         return count
 
-    assert splits() == MOST_SPLITS
+    assert splits() == SPLITS[0]
     assert splits(max_compute_shared_memory_size=24_000) == 4
     assert splits(max_compute_work_group_invocations=128) == 4
     assert splits(max_compute_work_group_size=(128, 128, 64)) == 4
