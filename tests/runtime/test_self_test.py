@@ -130,7 +130,8 @@ def test_pipelines_of_questions_are_the_device_s(
 def test_constants_of_a_question_may_be_given_once(
     device: dmlvk.Device, path: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(self_test, "QUESTIONS", {path: (question(convolution(20, 40, 3, 1, (7, 11), is_last=True, is_owned=True)),)})
+    owned = convolution(20, 40, 3, 1, (7, 11), is_last=True, is_owned=True)
+    monkeypatch.setattr(self_test, "QUESTIONS", {path: (question(owned),)})
     with opened(device) as own:
         assert path_taken(own) == path and asked == [path]
     assert fault_of(device) == {}

@@ -46,22 +46,16 @@ PREPARATION_KERNEL = "quantized_linear_convolution/depthwise_prepare"
 # Outputs: image, channel, row, column.
 IMAGE, CHANNEL, ROW, COLUMN = range(4)
 
-# The loops of a tile are unrolled. These limits bound its code and its registers.
+# Of unrolled loops, which bounds a tile's code and registers: taps, rows or columns of a filter, and strides.
 LARGEST_TAP_COUNT, LARGEST_REACH, LARGEST_STRIDE = 49, 16, 4
-
-# Operations of a tap: a multiply-add is two, and as many take its bytes out of words. An invocation waits once for the
-# words of four taps in two rows.
+# Operations of a tap, a multiply-add and two that take its bytes out of words; and taps, four in two rows, of a wait.
 OPERATIONS_OF_TAP, TAPS_OF_A_WAIT = 4, 8
 # On CPU drivers: multiply-adds in the time of one of the direct kernel's, on lavapipe and on others.
 CPU_TAPS_AT_A_TIME, CPU_TAPS_OF_ONE = 8.0, 0.8
 
-# Prepared channels are for short dispatches: an invocation waits less often. With words of columns, stride 1 and rows
-# that are whole words, larger ones do without: their workgroups prepare a channel once for many tiles, and other
-# workgroups run while one waits. On an H100 9.6 million outputs took 5% longer with prepared channels, 25.7 million
-# 17%, and 3.6 million 3% less.
+# Outputs in planes of whole words, stride 1, above which workgroups had better prepare a channel each, for many tiles.
 MOST_PREPARED_PLANES = 1 << 22
 # As in kernels/quantized_linear_convolution/depthwise_channel.glsl: channels of a panel, and rows before the weights.
-# Channels are fewer than a GPU has invocations: small workgroups spread over it.
 PANEL, PARAMETER_ROWS, PREPARATION_WORKGROUP = 64, 4, 64
 # With prepared channels no tensor of parameters is read. So no constant depends on them, and layers share pipelines.
 # This push constant says where none of them is; the others of this kind hold something else.
@@ -70,28 +64,24 @@ UNUSED = "bias_start"
 
 # Sums that an invocation holds at a time. A GPU runs more invocations at a time if each takes fewer registers.
 LARGEST_SUM_COUNT = 32
-# With packed dot products, products of a row of a tile of words of channels. A CPU's compiler takes a second for twice
-# as many. Without, a tile is one column wide there: two compile twice as long and are hardly faster.
+# Products of a row of a tile by packed dot products of words of channels: for twice as many, a CPU compiles a second.
 LARGEST_PRODUCT_COUNT = 100
 # A CPU multiplies so few outputs of so few taps by packed dot products, to do without a table of parameters.
 FEW_OUTPUTS, FEW_TAPS = 1 << 15, 9
-# Taller tiles read less of the input twice, but too few of them leave a GPU idle: how many invocations are enough, by
-# whether words hold channels. Planes of few columns are faster with more.
+# Rows of the tallest tiles, which read least of the input twice.
 TALLEST_TILE = 28
+# Invocations with which a GPU is not idle, by whether words hold channels; and for planes of few columns.
 ENOUGH_INVOCATIONS = {True: 3 << 13, False: 1 << 16}
 ENOUGH_NARROW_INVOCATIONS, FEW_COLUMNS = 1 << 18, 8
-# Small workgroups spread over a large GPU. Large ones prepare the weights less often: they are faster if they hold all
-# channels of neighbouring pixels, and if tiles are taller than a few rows. The medium one is for words of columns whose
-# channels are prepared.
+# Invocations of a workgroup: small ones spread over a GPU; the medium one is for planes whose channels are prepared.
 SMALL_WORKGROUP, MEDIUM_WORKGROUP = 64, 128
+# Channels of a workgroup. Large ones, which prepare weights less often, pay with all channels and with more rows.
 SMALL_BLOCK, LARGEST_BLOCK, FEW_ROWS = 16, 64, 4
-# Output rows whose input is fetched at a time, by whether words hold channels, whose rows take more registers; and the
-# same on devices with few registers.
+# Output rows whose input an invocation has registers to fetch, by whether words hold channels; and if these are few.
 BATCH, SMALLER_BATCH = {True: 2, False: 4}, {True: 1, False: 2}
-# Every device has this much. It is small enough for several workgroups to run side by side.
+# Bytes that every device has, few enough for several workgroups to run side by side.
 LARGEST_SHARED_MEMORY = 16 << 10
-# This many workgroups keep a device busy, a CPU and a large GPU: further ones would only prepare the weights again. So
-# an invocation computes several tiles, at most this many.
+# Workgroups that keep a CPU, and a GPU, busy: instead of more, an invocation has tiles in turn, at most this many.
 ENOUGH_WORKGROUPS, LARGEST_TILE_COUNT = {True: 32, False: 2048}, {True: 64, False: 8}
 
 

@@ -34,7 +34,7 @@ LAST_STEP_TAPS = 10
 COLUMNS_AT_A_TIME = 4
 # |x - zx| and |w - zw| are at most 255: the sum of this many products fits 31 bits.
 PRODUCTS_IN_32_BITS = (2**31 - 1) // (255 * 255)
-# At most this many outputs, of 8 bytes each, have sums in progress over several dispatches at a time.
+# Outputs whose sums are in progress over several dispatches at a time, and bytes of a sum.
 LARGEST_ACCUMULATOR_COUNT, ACCUMULATOR_SIZE = 1 << 20, 8
 BEGIN, ADD = 1, 2
 # Two sizes share a push constant.

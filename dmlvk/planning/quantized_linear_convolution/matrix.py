@@ -24,6 +24,7 @@ from dmlvk.planning.quantized_linear_convolution.tiled_product import (
     PACKED_MATRICES,
     PUSH_CONSTANTS_SIZE,
     VECTOR_SIZE,
+    WORKGROUPS_OF_A_PROCESSOR,
     AnyTiledShape,
     Block,
     Runs,
@@ -37,25 +38,21 @@ from dmlvk.planning.quantized_linear_convolution.tiled_product import (
 FEATURES = frozenset(("cooperativeMatrix", "vulkanMemoryModel", "shaderInt8", "storageBuffer8BitAccess"))
 NO_MATRICES = Obstacle("matrices of signed bytes", "none that the kernels take", "VK_KHR_cooperative_matrix with one")
 
-# Fewer tiles for each processor leave a GPU idle, or its last round nearly empty. A processor has room for two
-# large tiles, not for three. If each workgroup works out the parameters of its channels first, large tiles are slower
-# with fewer than several rounds of them, and with few steps; if the parameters are there, with less than a round.
+# Four numbers here are measured, not estimated: choosing_a_path.md says what was tried in their place.
+# Tiles for each processor, from which on they pay. With 1.4, the busiest has two: 0.7 of its time is used.
 ENOUGH_TILES = 1.4
+# Those of which it holds two at a time, by whether parameters are worked out before: 0.8 of its room, or four rounds.
 ENOUGH_LARGE_TILES = {True: 1.6, False: 8}
+# Steps of K in which a workgroup's own parameters do not pay for a large tile.
 FEW_STEPS = 4
-# Wider tiles than these are left out if they compute a third more channels, which are never stored. On an H200 with 64
-# images, 24 -> 144 56x56 takes 36.0 us by two tiles of 128 and 31.5 by three of 64, 32 -> 192 28x28 11.1 and 8.9.
-NARROW = 64
-MOST_CHANNELS = 4 / 3
-
-# With at most so many small tiles for each processor, by whether words hold channels, these wait in each step, and
-# small tiles with long steps wait least.
-FEW_TILES = {True: 3, False: 2}
+# Channels of the narrower tiles that others give way to, and how many times as many these may compute.
+NARROW, MOST_CHANNELS = 64, 4 / 3
+# Small tiles for each processor that wait in each step, by whether words hold channels: those that run at a time, or 2.
+FEW_TILES = {True: WORKGROUPS_OF_A_PROCESSOR, False: 2}
+# Bytes of K of a step: they wait least with long ones. Medium tiles fetch less: for long K, one or two a processor.
 LONG_STEP = 128
 SMALL_TILE = {True: Tile(32, 64, LONG_STEP, 16, 64), False: Tile(64, 64, LONG_STEP, 64, 16)}
-# The same for words of channels, if K has so many bytes and a processor has more than one of these tiles, but at most
-# two. They fetch fewer bytes for each product.
-MEDIUM_TILE, LONG_K = Tile(64, 64, LONG_STEP, 32, 64), 512
+MEDIUM_TILE, LONG_K = Tile(64, 64, LONG_STEP, 32, 64), FEW_STEPS * LONG_STEP
 
 
 class MatrixRules(TileRules):

@@ -43,8 +43,7 @@ from dmlvk.planning.quantized_linear_convolution.stages import Stages, obstacle_
 
 # Multiply-adds of the four bytes of a word, times two.
 OPERATIONS_OF_WORD = 8
-# Groups of one channel are mostly zeros, in words or joined. The direct kernel is up to three times as fast on lavapipe
-# and twice on SwiftShader, and with eight filters a group about as fast: it is to be taken.
+# How many times the products of groups of one channel count, mostly zeros: the direct kernel is faster on CPU drivers.
 SINGLE_CHANNELS = 8
 # Loads that a workgroup waits for, one after the other, before its first product.
 FIRST_WAITS = 90

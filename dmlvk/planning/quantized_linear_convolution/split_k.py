@@ -22,12 +22,11 @@ from dmlvk.planning.quantized_linear_convolution.tiled_product import (
 )
 
 KERNEL = "quantized_linear_convolution/split_k"
-# With fewer, an invocation would fetch too many vectors of a step.
+# Invocations of a subgroup, which share a step's fetches.
 LEAST_LANES = 32
 
 # Tiles that a GPU may take: pixels, channels, and bytes of a step of a subgroup. With longer steps it waits less often,
-# and with larger tiles it fetches fewer bytes for each product. Where bytes are read by themselves, each one that an
-# invocation reads takes a register.
+# with larger tiles it fetches less for each product. Where bytes are read by themselves, each takes a register.
 NARROW, WIDE = 16, 64
 SIZES = (
     (16, 32, 64),
@@ -43,13 +42,13 @@ SIZES_OF_BYTES = (
     *((16, 32, 64), (32, 32, 32), (32, 32, 64), (32, 64, 64)),
     *((16, 16, 64), (32, 16, 32), (32, 16, 64), (64, 16, 32)),
 )
-# If K has no more bytes, wide tiles have nothing to save: it is a single step.
+# Bytes of K that are a single step, in which wide tiles have nothing to save.
 SHORT_K = 64
 # Bytes that a subgroup fetches while it waits once: more loads than these do not overlap.
 BYTES_OF_A_WAIT = 4096
 # Subgroups that share K.
 SPLITS = (8, 4, 2, 1)
-# Parts add their sums in memory, which costs as much as about this number of steps.
+# Steps in the time in which parts add their sums in memory.
 MANY_STEPS = 24
 
 

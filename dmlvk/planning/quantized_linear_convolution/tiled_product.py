@@ -66,26 +66,23 @@ VECTOR_SIZE = 16
 WORDS, VECTORS, PLANES, BYTES = range(4)
 # Each row of shared memory is padded with this number of vectors.
 ROW_PADDING = 1
-# A tile of as many outputs takes many registers: a multiprocessor has room for two, not for three.
+# Outputs of a tile for which a processor has registers twice, not three times.
 LARGE_TILE = 128 * 128
 # Pixels that are fetched together if the input is read by planes.
 PLANE_PIXELS = 4
 # Four matrices lie side by side if bytes are packed into words.
 PACKED_MATRICES = 4
-# A workgroup computes its channels' parameters once for several tiles, if that leaves no part of a GPU idle. Large
-# tiles take longer and lose by it.
+# Tiles for which a workgroup computes its channels' parameters once, if that leaves no part of a GPU idle.
 LARGEST_TURNS = 8
 # Parts of K have two steps or more, and all run at a time.
 LEAST_STEPS, MOST_PARTS = 2, 16
 # Workgroups of small tiles for which a processor has registers: 65,536 of them, and 128 invocations take 168 each.
 WORKGROUPS_OF_A_PROCESSOR = 3
-# Dispatches of at most this many operations share pipelines. On an H200 they take 9 us at most, of which constants save
-# 1%, and in a network the next layer finds the kernel's code where it is. (ResNet-50 has 231 million operations in a
-# layer of one picture.)
+# Operations of a dispatch that shares pipelines: as many as any layer of ResNet-50 has for one picture, and a few more.
 SHORT_OPERATIONS = 280_000_000
 # What the sides of all tiles are multiples of.
 SIDE_UNIT = 8
-# No side of a tile is 0 or more than a few thousand. A name can come from any source, a damaged file included.
+# A name can come from any source, a damaged file included.
 SIDE = "([1-9][0-9]{0,5})"
 NAME = re.compile(rf"{SIDE}x{SIDE}x{SIDE}:{SIDE}(?:x{SIDE})?(?:\*([0-9]{{1,6}}))?")
 # With so few steps of K the kernel has no loop over them.

@@ -31,21 +31,19 @@ PACKED_ROWS = 4
 
 # Tiles of more channels than this are too wide for a group of so many.
 NARROW = 32
-# If K ends in the first half of a step, steps of half that size multiply fewer zeros, which counts where steps are few.
-# Planes that are no whole words gain from half steps too, because more workgroups run at a time.
+# Bytes of a step that multiplies fewer zeros where K ends inside, and with which more workgroups run at a time.
 HALF_STEP = 32
+# Half steps of K that are so many that the zeros at its end do not count.
 MANY_HALF_STEPS = 16
-# With more sums an invocation, devices with few registers spill 100 to 200 of them in the loop over K.
+# Sums of an invocation. With more, devices with few registers spill 100 to 200 of them in the loop over K.
 FEW_SUMS = 16
 
 # The products of signed bytes, 2^14 at most, whose sum float32 holds exactly.
 EXACT_PRODUCTS = 1024
 
-# Cutting K costs about as much as this number of steps.
+# Steps in the time in which parts of K add their sums.
 MANY_STEPS = 6
-
-# A convolution that would be cut into more dispatches than this takes minutes, and the plan itself a minute. Only CPU
-# drivers get there, with few channels a group, which the tiles fill up with zeros.
+# Dispatches of a convolution that takes minutes, on CPU drivers alone, with few channels a group.
 MOST_DISPATCHES = 6000
 # A CPU driver multiplies a word's bytes one after the other here, and its rates are those of packed products.
 BYTES_APART = 4
@@ -57,8 +55,7 @@ class Arithmetic:
 
     kernel: str
     unit: str  # the unit that multiplies, by its name among the rates
-    # The tiles for few and for many of them, where a word of the output holds four channels: pixels, channels, bytes of
-    # K, and the pixels and channels of an invocation. For words of four pixels, the two change places.
+    # For few and for many tiles, where a word holds four channels. For words of four pixels, sides change places.
     small: Tile
     large: Tile
     # For a K of at most one step, and for which words.
