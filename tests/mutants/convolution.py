@@ -79,6 +79,13 @@ MUTANTS = (
         ("quantized_linear_convolution:border", "quantized_linear_convolution:geometry"),
     ),
     Mutant(
+        "columns of taps are all the first where runs are quads",
+        f"{PREFIX}/pack_filter.comp",
+        (("tap_column = in_run - tap_row * push.filter_width;", "tap_column = 0;"),),
+        ("quantized_linear_convolution:types", "quantized_linear_convolution:geometry"),
+        "integer",
+    ),
+    Mutant(
         "an unsigned filter read as signed, packed",
         f"{PREFIX}/pack_filter.comp",
         (("& 3))) & 0xFF) ^ FLIP;", "& 3))) & 0xFF);"),),
