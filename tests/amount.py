@@ -8,7 +8,7 @@ from hypothesis import settings
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 # Nearly every example compiles another pipeline on a CPU driver, so kernels have fewer than the 50 of other tests.
-EXAMPLES_BY_DAY = 9
+EXAMPLES_BY_DAY = 6
 FEWEST_EXAMPLES = 4
 
 
@@ -18,7 +18,7 @@ def examples(share: float = 1) -> settings:
     Parameters
     ----------
     share : float
-        Multiple of the number of examples: 9 by day, 1,000 in `make test-thorough`.
+        Multiple of the number of examples: 6 by day, 1,000 in `make test-thorough`.
     """
     profile = settings.default
     assert profile is not None

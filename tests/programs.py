@@ -37,24 +37,35 @@ def python(
     input: Any = None,
     text: bool = True,
     timeout: float | None = None,
+    stdout: int | None = None,
 ) -> subprocess.CompletedProcess[Any]:
     """Run `python -c PROGRAM ...` or `python -m MODULE ...` and wait for its end, as `subprocess.run` does.
 
-    Only `-W` may precede these options. Output is kept. Variables that the interpreter reads have no effect.
+    Only `-W` may precede these options. Output is kept; that to `stdout`, a file descriptor, is not. Variables that the
+    interpreter reads have no effect.
     """
     words = [*map(str, arguments)]
     environment = dict(os.environ if env is None else env)
     if not HAS_FORK:
         command = [sys.executable, *words]
+        out = subprocess.PIPE if stdout is None else stdout
         return subprocess.run(
-            command, env=environment, cwd=cwd, input=input, capture_output=True, text=text, timeout=timeout
+            command,
+            env=environment,
+            cwd=cwd,
+            input=input,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=text,
+            timeout=timeout,
         )
     with ExitStack() as stack:
-        streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        streams: list[IO[bytes]] = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
         if input is not None:
             streams[0].write(input.encode() if text else input)
             streams[0].seek(0)
-        code = _forks.run((words, environment, os.fspath(cwd or os.getcwd())), streams, timeout)
+        given = [streams[0], streams[1] if stdout is None else stdout, streams[2]]
+        code = _forks.run((words, environment, os.fspath(cwd or os.getcwd())), given, timeout)
         printed: list[Any] = []
         for stream in streams[1:]:
             stream.seek(0)
@@ -69,13 +80,15 @@ class _Forks:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
 
-    def run(self, request: tuple[Any, ...], streams: Sequence[IO[bytes]], timeout: float | None) -> int:
+    def run(self, request: tuple[Any, ...], streams: Sequence[IO[bytes] | int], timeout: float | None) -> int:
         """Run a program; the exit code is that of subprocess: the negated number of a signal, if one ended it."""
         with self._lock:
             if self._socket is None:
                 self._socket = self._started()
             message = pickle.dumps(request)
-            socket.send_fds(self._socket, [message], [stream.fileno() for stream in streams])
+            socket.send_fds(
+                self._socket, [message], [each if isinstance(each, int) else each.fileno() for each in streams]
+            )
             child = int(self._socket.recv(64))
             self._socket.settimeout(timeout)
             try:
@@ -124,6 +137,8 @@ def _serve(requests: socket.socket) -> list[str] | None:
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
                 os.close(stream)
+            # Made anew, since it knows whether it can seek.
+            sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)  # noqa: SIM115
             os.chdir(folder)
             os.environ.clear()
             os.environ.update(environment)

@@ -36,6 +36,7 @@ from dmlvk.vulkan.library import DRIVER_VARIABLES, driver_hint
 from tests.amount import THOROUGH
 from tests.conftest import DEVICE_NAMES
 from tests.damaged_files import Damage, damages, is_named
+from tests.programs import python
 from tests.vulkan.variants import copy_desc
 
 ROOT = Path(__file__).parent.parent
@@ -61,7 +62,7 @@ def refused(finished: Result, *names: str) -> None:
         assert is_named(name, line)
 
 
-def python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def started(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], text=True, timeout=300, **options)
 
 
@@ -70,7 +71,7 @@ def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        finished = python("-m", "dmlvk", *arguments, stdout=writer, stderr=subprocess.PIPE)
+        finished = python("-m", "dmlvk", *arguments, stdout=writer, timeout=300)
     finally:
         os.close(writer)
     assert finished.stderr == ""
@@ -83,7 +84,7 @@ def test_results_are_whole_when_the_reader_goes_away(tmp_path: Path) -> None:
     os.close(reader)
     command = ("-m", "dmlvk", "conformance", "--device", DEVICE_NAMES[0], "--cases", DRILLS, "--json", str(path))
     junit = ("--junit", str(tmp_path / "junit"))
-    finished = python(*command, *junit, "slice1:good:type=u8;*", stdout=writer, stderr=subprocess.PIPE, cwd=ROOT)
+    finished = python(*command, *junit, "slice1:good:type=u8;*", stdout=writer, cwd=ROOT, timeout=300)
     os.close(writer)
     # Where cases take long, a line says now and then which of them is under way.
     assert not re.sub(r"^\d+ s: \d of 6, slice1:good:.*\n", "", finished.stderr, flags=re.M)
@@ -123,7 +124,7 @@ def test_nothing_but_results_gets_into_the_results_when_streams_are_closed(tmp_p
 @pytest.mark.parametrize("arguments", LISTING, ids=" ".join)
 def test_standard_output_on_a_full_disk_is_one_line(arguments: list[str]) -> None:
     with open("/dev/full", "w") as full:
-        finished = python("-m", "dmlvk", *arguments, stdout=full, stderr=subprocess.PIPE)
+        finished = python("-m", "dmlvk", *arguments, stdout=full.fileno(), timeout=300)
     assert finished.returncode == 1
     (line,) = finished.stderr.splitlines()
     assert line.startswith("Error: ")
@@ -202,7 +203,7 @@ def test_a_variable_that_is_wrong_is_an_error_when_a_device_is_opened(
 @pytest.mark.parametrize("value", ["yes", "2", "true", "sync"])
 def test_a_wrong_value_for_the_validation_layer_is_an_error_at_the_first_use(value: str) -> None:
     program = "import dmlvk; print('imported', flush=True); dmlvk.devices()"
-    finished = python("-c", program, capture_output=True, env={**os.environ, "DMLVK_VALIDATE": value})
+    finished = python("-c", program, env={**os.environ, "DMLVK_VALIDATE": value})
     assert finished.stdout == "imported\n"
     expected = (
         f"ValueError: DMLVK_VALIDATE is '{value}'; it can be 0, 1 (the Khronos validation layer) or synchronization"
@@ -385,7 +386,7 @@ def test_workers_run_no_code_of_the_current_folder(tmp_path: Path) -> None:
     command = tmp_path / "bin" / "command.py"
     command.parent.mkdir()
     command.write_text(SCRIPT)
-    finished = python(str(command), *arguments, cwd=tmp_path, env=environment, capture_output=True)
+    finished = started(str(command), *arguments, cwd=tmp_path, env=environment, capture_output=True)
     assert finished.returncode == 0, finished.stderr
     assert not (tmp_path / "sprung").exists()
 
@@ -394,7 +395,7 @@ def test_cases_of_the_current_folder_are_found_where_the_command_finds_them(tmp_
     (tmp_path / "my_cases.py").write_text("from tests.conformance.drill_cases import good_cases as cases\n")
     arguments = ("conformance", "--device", DEVICE_NAMES[0], "--cases", "my_cases:cases", "*number=0", "--jobs", "1")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    finished = python("-m", "dmlvk", *arguments, cwd=tmp_path, env=environment, capture_output=True)
+    finished = started("-m", "dmlvk", *arguments, cwd=tmp_path, env=environment, capture_output=True)
     assert finished.returncode == 0, finished.stderr
 
 

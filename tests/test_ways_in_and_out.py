@@ -47,10 +47,16 @@ def modules() -> list[tuple[str, ast.Module]]:
     return [(name, ast.parse(path.read_bytes())) for name, path in named if name not in WITHOUT_DMLVK]
 
 
-def calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func), node
+@cache
+def calls(tree: ast.Module) -> list[tuple[str, ast.Call]]:
+    return [(dotted(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def dotted(node: ast.expr) -> str:
+    """The source of an expression. `ast.unparse` takes a tenth of a millisecond for each."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ast.unparse(node)
 
 
 def reads_memory(call: ast.Call) -> bool:

@@ -269,6 +269,18 @@ def test_each_group_belongs_to_a_rule() -> None:
     assert groups - named <= sizes_around_what_kernels_are_made_of
 
 
+def test_outputs_have_the_tails_that_their_cases_name() -> None:
+    """The bytes of a tail are bytes of the tensor, so that the runner sees that they stay."""
+    tails = set()
+    for case in all_cases(default_only=True):
+        if (found := re.search(r"[:;]tail=(\d+)(;|$)", case.name)) is not None:
+            output = case.build().desc.tensors["output_tensor"]
+            assert output.total_size_in_bytes - output.minimum_size_in_bytes == int(found[1]), case.name
+            tails.add((case.groups[0], int(found[1])))
+    operators = ("slice1", "one_hot", "diagonal_matrix1", CONVOLUTION)
+    assert tails == {(operator, tail) for operator in operators for tail in (0, 4, 5, 64)}
+
+
 def test_names_are_unique_and_each_group_says_what_it_tests() -> None:
     """Of more than a million cases, by day each source's first. Those that run by default are the same ones."""
     most = None if THOROUGH else 6000

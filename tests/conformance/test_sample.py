@@ -14,7 +14,7 @@ from dmlvk.conformance.results import Status
 from dmlvk.conformance.results_file import read_results
 from tests.conftest import DEVICE_NAMES
 
-SAMPLE = 40
+SAMPLE = 24
 
 
 @pytest.mark.every_driver

@@ -60,7 +60,8 @@ def read_variables(tree: ast.Module) -> Iterator[str]:
         yield from (value for value in values if isinstance(value, str))
 
     def is_environment(node: ast.expr) -> bool:
-        return ast.unparse(node) in ("os.environ", "environ")
+        is_name = isinstance(node, ast.Name) and node.id == "environ"
+        return is_name or (isinstance(node, ast.Attribute) and ast.unparse(node) == "os.environ")
 
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and is_environment(node.value) and isinstance(node.ctx, ast.Load):
@@ -68,7 +69,7 @@ def read_variables(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Compare) and is_environment(node.comparators[0]):
             yield from texts(node.left)
         elif isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
+            called = ast.unparse(node.func) if isinstance(node.func, ast.Attribute) else ""
             if called in ("os.environ.get", "os.environ.pop", "os.environ.setdefault", "os.getenv") and node.args:
                 yield from texts(node.args[0])
 

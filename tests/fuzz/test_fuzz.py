@@ -18,7 +18,7 @@ from tests.fuzz.odd_outcomes import Outcome, compared, fault_of
 from tests.fuzz.run import Fuzzer
 from tools.debian import ROOT
 
-SAMPLE = 200
+SAMPLE = 120
 ODD_MODELS = 48
 
 # Calls in which a fault was found once, by the fault.

@@ -54,6 +54,7 @@ def test_any_layout_in_integers(device: dmlvk.Device, desc: ByteSoftmaxDesc, see
     check_against_reference(device, desc, memory_of(desc, seed), seed=seed, path="integers")
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("strides", [None, (2 * 9001, 1, 2)], ids=["packed", "rows_side_by_side"])
 def test_rows_that_no_window_shows_whole(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dmlvk
 from dmlvk import DataType, TensorDesc
 from dmlvk.operators import ElementWiseQuantizedLinearAddDesc
-from tests.amount import examples
+from tests.amount import THOROUGH, examples
 from tests.kernels.element_wise import check_against_reference, elements, inputs, memory_of, outputs, owned, shapes
 from tests.kernels.element_wise import narrow_device as narrow_device
 
@@ -83,7 +83,8 @@ def test_all_pairs_of_bytes(device: dmlvk.Device, path: str) -> None:
     """Of all eight combinations of types, with scales whose sums are often ties, and other ones."""
     first, second = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
     pairs = {"a_tensor": first.astype(np.uint8).ravel(), "b_tensor": second.astype(np.uint8).ravel()}
-    for number in range(24):
+    # By day each combination once on further drivers.
+    for number in range(0, 24, 1 if THOROUGH or device.name.startswith("llvmpipe") else 3):
         a, b, output = (TensorDesc(TYPES[number >> bit & 1], (1 << 16,)) for bit in range(3))
         kind = 0 if number < 16 else number % 4
         check_against_reference(

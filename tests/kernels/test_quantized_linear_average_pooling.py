@@ -114,7 +114,7 @@ def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool)
             check(device, desc, 1, seed)
 
 
-@pytest.mark.every_driver
+@pytest.mark.every_driver(data_type=[DataType.UINT8])
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT8])
 def test_whole_planes(device: dmlvk.Device, data_type: DataType, is_last: bool) -> None:

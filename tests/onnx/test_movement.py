@@ -65,6 +65,7 @@ CASES: dict[str, Case] = {
 }
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
 @pytest.mark.parametrize("name", CASES)
 def test_nodes(device: dmlvk.Device, name: str, dtype: Any) -> None:

@@ -372,6 +372,7 @@ def test_a_size_that_is_none_is_refused(path: str) -> None:
         plan(one_hot(DataType.UINT8, 64, 64, 0), profiles.load("nvidia-h200"), path=path)
 
 
+@pytest.mark.quarter_by_day
 @pytest.mark.parametrize("profile", profiles.NAMES)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_whole_rows_keep_to_the_limits_of_every_recorded_device(profile: str, axis: int) -> None:

@@ -70,7 +70,7 @@ def test_depthwise_and_wide_layers_on_every_path(device: dmlvk.Device, x_type: s
         run(device, desc, arrays, dmlvk.reference.run(desc, **arrays), None, groups)
 
 
-@pytest.mark.every_driver
+@pytest.mark.every_driver(stride=[2])
 @pytest.mark.half_by_day
 @pytest.mark.parametrize("x_type", TYPES)
 @pytest.mark.parametrize(
