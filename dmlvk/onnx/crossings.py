@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import onnx
 
@@ -95,10 +96,21 @@ def costs_of(profile: DeviceProfile) -> Costs:
     )
 
 
-def cheaper_on_host(
-    graph: Graph, on_host: Mapping[int, str], kinds: Mapping[str, ShapeAndType], costs: Costs
-) -> dict[int, str]:
-    """The nodes that the host runs although the device could, with the reason.
+class Division(NamedTuple):
+    """What the cheapest division of a graph is, and what it takes.
+
+    cheaper_on_host: by number, the nodes that the host runs although the device could, with the reason.
+    seconds: the estimate of the divided run.
+    whole_on_host: that of the host alone.
+    """
+
+    cheaper_on_host: dict[int, str]
+    seconds: float
+    whole_on_host: float
+
+
+def divided(graph: Graph, on_host: Mapping[int, str], kinds: Mapping[str, ShapeAndType], costs: Costs) -> Division:
+    """The cheapest division of a graph.
 
     on_host: by number, the nodes that the host must run.
     kinds: mapping of str to (tuple of int, dtype). Shape and type of the values, as far as they are known. The bytes of
@@ -116,13 +128,17 @@ def cheaper_on_host(
         node = producers.get(name)
         return host if node is None or node.index in on_host else node.index
 
+    in_any_case = movable = 0.0
     for node in graph.nodes:
-        if node.index not in on_host:
-            on_device, by_host = _seconds(node, graph, kinds, costs)
-            network.add_edge(host, node.index, capacity=on_device)
-            network.add_edge(node.index, device, capacity=by_host)
+        on_device, by_host = _seconds(node, graph, kinds, costs)
+        if node.index in on_host:
+            in_any_case += by_host
+            continue
+        movable += by_host
+        network.add_edge(host, node.index, capacity=on_device)
+        network.add_edge(node.index, device, capacity=by_host)
     if not network:
-        return {}
+        return Division({}, in_any_case, in_any_case)
     users = graph.users()
     for name in {name for node in graph.nodes for name in (*node.writes, *node.reads)}:
         if graph.is_constant(name):
@@ -152,8 +168,9 @@ def cheaper_on_host(
                 network.add_edge(up, reader)
             if source != host:
                 network.add_edge(reader, down)
-    _, (stays, _) = minimum_cut(network, host, device, flow_func=boykov_kolmogorov)
-    return {node.index: REASON for node in graph.nodes if node.index in stays and node.index not in on_host}
+    seconds, (stays, _) = minimum_cut(network, host, device, flow_func=boykov_kolmogorov)
+    cheaper = {node.index: REASON for node in graph.nodes if node.index in stays and node.index not in on_host}
+    return Division(cheaper, in_any_case + seconds, in_any_case + movable)
 
 
 def _seconds(node: Node, graph: Graph, kinds: Mapping[str, ShapeAndType], costs: Costs) -> tuple[float, float]:

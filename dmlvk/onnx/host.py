@@ -40,6 +40,11 @@ def _found_onnx_runtime() -> Any:
     return onnxruntime
 
 
+def has_onnx_runtime() -> bool:
+    """Whether the host's nodes are ONNX Runtime's."""
+    return _found_onnx_runtime() is not None
+
+
 @cache
 def _onnx_runtime() -> Any:
     """The package onnxruntime; None, and a warning, if it cannot be imported."""

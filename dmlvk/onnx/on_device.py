@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,12 @@ from dmlvk.onnx.errors import RefusedError
 from dmlvk.onnx.foreseen import foreseen, sized
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.held import Held, own_results
+from dmlvk.onnx.host import has_onnx_runtime
 from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.quantized_inputs import crossing_bytes
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
+from dmlvk.onnx.trial import DOUBT, Trial
 from dmlvk.runtime.device import Device
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
@@ -133,6 +136,8 @@ class ModelOnDevice:
         schedule = self._schedules.get(key)
         if schedule is None:
             schedule = self._new_schedule(feeds)
+        elif profile is None:
+            schedule = self._faster(schedule, names, feeds)
         remember(self._schedules, key, schedule, SCHEDULES_KEPT)
         self.last = schedule
         values = self._values(schedule, _held(feeds), profile)
@@ -144,7 +149,22 @@ class ModelOnDevice:
         self.direct = schedule.direct = direct_run(
             schedule.steps, self.turns, names, feeds, names == self._graph.outputs
         )
-        return own_results([values.get(name) for name in names], [schedule.graph.constant(name) for name in names])
+        return _outputs(schedule, names, values)
+
+    def _faster(self, schedule: Schedule, names: list[str], feeds: Mapping[str, Any]) -> Schedule:
+        """The schedule of the host alone, if it is known to be faster than this one, which has run before."""
+        trial = schedule.trial
+        if trial is None or len(schedule.steps) < 2:
+            return schedule
+        chosen = trial.choose(
+            schedule, len(schedule.steps), lambda way: _outputs(way, names, self._values(way, _held(feeds)))
+        )
+        chosen.measured = trial.reason
+        if chosen is not schedule:
+            for step in schedule.steps:
+                if isinstance(step, DeviceStep):
+                    step.forget_last()
+        return chosen
 
     def _new_schedule(self, feeds: Mapping[str, Any]) -> Schedule:
         """Where each node runs with inputs of these sizes; on a GPU its kernels are compiled, on all cores."""
@@ -160,15 +180,24 @@ class ModelOnDevice:
         is_cpu = self.device.profile.device_type is DeviceType.CPU
         if self._costs is None and is_cpu and not self._tunes:
             return Schedule(graph, on_host, folded, sizes=sizes, work=crossings.host_work(graph, kinds))
+        division = crossings.Division({}, 0.0, math.inf)
         while True:
-            cheaper = {} if self._costs is None else crossings.cheaper_on_host(graph, on_host, kinds, self._costs)
+            if self._costs is not None:
+                division = crossings.divided(graph, on_host, kinds, self._costs)
+            cheaper = division.cheaper_on_host
             descs, refused = foreseen(graph, on_host | cheaper, kinds, self._channels_last)
             if not refused:
                 break
             on_host |= refused
         if self._tunes or not is_cpu:  # CPU drivers keep few pipelines
             self.device.compile_all(descs, tune=self._tunes)
-        return Schedule(graph, on_host | cheaper, folded, sizes=sizes, work=crossings.host_work(graph, kinds))
+        work = crossings.host_work(graph, kinds)
+        schedule = Schedule(graph, on_host | cheaper, folded, sizes=sizes, work=work)
+        if division.whole_on_host <= DOUBT * division.seconds and has_onnx_runtime():
+            everywhere = dict.fromkeys((node.index for node in graph.nodes), "")
+            alone = Schedule(graph, everywhere | on_host, folded, sizes=sizes, work=work)
+            schedule.trial = Trial(alone)
+        return schedule
 
     def _values(self, schedule: Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the steps, and return all values that they leave. Steps that the schedule lacks are planned meanwhile."""
@@ -231,6 +260,10 @@ def _sizes(feeds: Mapping[str, Any]) -> Any:
     return tuple([(name, getattr(feed, "shape", None)) for name, feed in feeds.items()])
 
 
+def _outputs(schedule: Schedule, names: Sequence[str], values: Mapping[str, Held]) -> list[Any]:
+    return own_results([values.get(name) for name in names], [schedule.graph.constant(name) for name in names])
+
+
 def _held(feeds: Mapping[str, Any]) -> dict[str, Held]:
     return {name: Held(feed, is_shared=True) for name, feed in feeds.items()}
 
@@ -259,6 +292,8 @@ class Schedule:
     work: what each node would take on the host, by number.
     is_complete: whether the steps have all nodes.
     direct: a run like the last one with these sizes.
+    trial: the choice between these steps and the host alone, where that is to be measured.
+    measured: what was found by it.
     """
 
     def __init__(
@@ -278,6 +313,8 @@ class Schedule:
         self.steps: list[Step] = []
         self.is_complete = False
         self.direct: DirectRun | None = None
+        self.trial: Trial[Schedule] | None = None
+        self.measured = ""
         self._work = work or {}
 
     def has_work_for_threads(self, nodes: Sequence[Node]) -> bool:
@@ -296,6 +333,7 @@ class Schedule:
         is_shared = self.sizes is None
         made.steps = [own(step, is_shared) if isinstance(step, DeviceStep) else step for step in self.steps]
         made.is_complete = self.is_complete
+        made.trial, made.measured = self.trial, self.measured
         return made
 
     def traffic(self) -> Traffic:

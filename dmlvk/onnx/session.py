@@ -292,13 +292,15 @@ class InferenceSession(Pickled):
         folded = self._folded if last is None else {**self._folded, **last.folded}
         if index in folded:
             return Row(node.name, node.op_type, "folded", folded[index])
+        measured = "" if last is None else last.measured
         if index in reasons:
-            return Row(node.name, node.op_type, "host", reasons[index])
+            return Row(node.name, node.op_type, "host", reasons[index] or measured)
         # A QuantizeLinear that undoes a DequantizeLinear has become a view.
         entry = entry_of(forms.get(index, node))
         if entry is not None and entry.is_view:
             return Row(node.name, node.op_type, "view", "the same memory under another description")
-        return Row(node.name, node.op_type, "device", FUSED if index != node.index else "")
+        found = [FUSED if index != node.index else "", measured]
+        return Row(node.name, node.op_type, "device", "; ".join(filter(None, found)))
 
     def tune(self, input_feed: Any = None) -> None:
         """Measure the kernel paths of the model's layers on its devices, and remember the fastest of each.

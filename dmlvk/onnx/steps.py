@@ -190,6 +190,12 @@ class DeviceStep(Step):
             self.last = execution
         return execution.run(values, profile)
 
+    def forget_last(self) -> None:
+        """Give back the memory of the last run's execution."""
+        for key in [key for key, execution in self.executions.items() if execution is self.last]:
+            del self.executions[key]
+        self.last = None
+
     def _scales(self) -> set[str]:
         """The scales that only a run knows."""
         return {name for node in self._scaled for name in scales_of(node) if not self.graph.is_constant(name)}

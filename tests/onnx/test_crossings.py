@@ -15,7 +15,7 @@ import pytest
 
 import dmlvk
 from dmlvk.onnx import InferenceSession, placement
-from dmlvk.onnx.crossings import Costs, cheaper_on_host, costs_of
+from dmlvk.onnx.crossings import Costs, costs_of, divided
 from dmlvk.onnx.foreseen import inferred_kinds
 from dmlvk.onnx.graph import Graph, Node
 from dmlvk.onnx.model_file import load
@@ -127,7 +127,7 @@ def test_an_input_that_is_quantized_crosses_as_levels() -> None:
     graph = Graph(load(model))
     kinds = inferred_kinds(graph, {"x": (x.shape, x.dtype)})
     costs = replace(COSTS, host_bytes=1e9, device_bytes=1e9)
-    assert not cheaper_on_host(graph, obstacles(graph), kinds, costs)
+    assert not divided(graph, obstacles(graph), kinds, costs).cheaper_on_host
 
 
 @pytest.mark.parametrize("size", [256, 512])
@@ -142,7 +142,7 @@ def test_an_output_that_is_dequantized_is_written_over_the_bus(processors: int, 
     graph = Graph(load(model))
     kinds = inferred_kinds(graph, {"x": (x.shape, x.dtype)})
     costs = replace(costs_of(profiles.load("nvidia-h200")), processors=processors)
-    assert not cheaper_on_host(graph, obstacles(graph), kinds, costs)
+    assert not divided(graph, obstacles(graph), kinds, costs).cheaper_on_host
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -158,7 +158,7 @@ def test_no_division_costs_less(seed: int) -> None:
     )
     on_host = obstacles(graph)
     free = [node.index for node in graph.nodes if node.index not in on_host]
-    found = cheaper_on_host(graph, on_host, kinds, costs)
+    found, seconds, whole_on_host = divided(graph, on_host, kinds, costs)
     assert found.keys() <= set(free)
     least = min(
         cost(graph, kinds, on_host.keys() | set(chosen), costs)
@@ -166,15 +166,20 @@ def test_no_division_costs_less(seed: int) -> None:
         for chosen in itertools.combinations(free, count)
     )
     assert cost(graph, kinds, on_host.keys() | found.keys(), costs) == pytest.approx(least)
+    assert seconds == pytest.approx(least)
+    assert whole_on_host == pytest.approx(cost(graph, kinds, on_host.keys() | set(free), costs))
 
 
 def test_both_ends_are_taken() -> None:
     """The seeds above divide some graphs, and leave others whole."""
     found = [
-        len(cheaper_on_host(graph, obstacles(graph), kinds, COSTS)) for graph, kinds in map(random_graph, range(12))
+        len(divided(graph, obstacles(graph), kinds, COSTS).cheaper_on_host)
+        for graph, kinds in map(random_graph, range(12))
     ]
     cheap = replace(COSTS, crossing=0.0, bus_bytes=math.inf, written_bytes=math.inf)
-    free = [cheaper_on_host(graph, obstacles(graph), kinds, cheap) for graph, kinds in map(random_graph, range(12))]
+    free = [
+        divided(graph, obstacles(graph), kinds, cheap).cheaper_on_host for graph, kinds in map(random_graph, range(12))
+    ]
     assert max(found) > 0 and not all(free)
 
 
@@ -266,7 +271,7 @@ def test_a_gpu_keeps_a_network_in_one_part() -> None:
     graph = Graph(load(model))
     kinds = inferred_kinds(graph, {name: (array.shape, array.dtype) for name, array in feeds.items()})
     costs = costs_of(profiles.load("nvidia-h200"))
-    found = cheaper_on_host(graph, obstacles(graph), kinds, costs)
+    found = divided(graph, obstacles(graph), kinds, costs).cheaper_on_host
     assert all(graph.nodes[k].op_type not in ("QLinearConv", "Reshape") for k in found), found
 
 
