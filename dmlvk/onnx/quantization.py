@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -122,6 +122,9 @@ MOVING: Mapping[str, slice] = {
 }
 # Those that choose the greatest element or the least, which need not be the one of such a byte where there are NaN.
 CHOOSING = {"GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMin"}
+# Those before which ONNX Runtime 1.32 puts a QuantizeLinear when it optimizes, and behind which a DequantizeLinear. It
+# has no Identity then.
+PASSED_BY_CONVERSIONS = {"Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 # The operators that take 8 bits only from a version on.
 SINCE = {
     "MaxPool": 12,
@@ -146,12 +149,21 @@ def _data(node: Node) -> range:
 def move_bytes(graph: Graph) -> None:
     """Let movement come before DequantizeLinear, so that bytes are moved and not floats.
 
-    A DequantizeLinear with one positive scale is a function of each element that keeps their order.
+    A DequantizeLinear with one positive scale is a function of each element that keeps their order. Where ONNX Runtime
+    optimizes, it moves few operators so, and replaces a node only if it reads a DequantizeLinear then: those of others
+    do not come next to such nodes.
     """
-    producers = graph.producers()
+    producers, users = graph.producers(), graph.users()
+    read_by_groups = _read_by_groups(graph) if graph.host_optimizes else set[str]()
     nodes: list[Node] = []
+    moved: set[int] = set()  # by number, what only this function puts behind movement
     for node in graph.nodes:
         sources = _moved_sources(node, producers, graph)
+        is_passed = node.op_type in PASSED_BY_CONVERSIONS and all(
+            source is None or source.index not in moved for source in sources or ()
+        )
+        is_kept = not is_passed and not read_by_groups.isdisjoint(node.writes) and not _is_joined(node, users, graph)
+        sources = None if is_kept else sources
         if sources is None:
             same = _same_bytes(node, producers, graph)
             if same is not None:
@@ -179,8 +191,59 @@ def move_bytes(graph: Graph) -> None:
                 dequantized = helper.make_node("DequantizeLinear", [given, *first.inputs[1:]], [name])
                 behind = graph.new_node(dequantized)
                 nodes.append(behind)
+                moved.update(() if is_passed else (behind.index,))
                 producers[name] = behind
     graph.nodes = nodes
+
+
+def _read_by_groups(graph: Graph) -> set[str]:
+    """The values that nodes read, also by way of movement, which ONNX Runtime may replace with their conversions."""
+    users = graph.users()
+    found: set[str] = set()
+    for node in reversed(graph.nodes):
+        if node.domain:
+            continue
+        if node.op_type in GROUPS or node.op_type in PRODUCTS:
+            following = {each.op_type for name in node.writes for each in users.get(name, ())}
+            # Without a QuantizeLinear it replaces a MatMul alone.
+            if node.op_type == "MatMul" or not following.isdisjoint(("QuantizeLinear", "Relu", "Clip")):
+                found |= node.reads
+        elif node.op_type in MOVING and not found.isdisjoint(node.writes):
+            found.update(node.input(k) for k in _data(node))
+    return found
+
+
+def _is_joined(mover: Node, users: Mapping[str, Sequence[Node]], graph: Graph) -> bool:
+    """Whether a node pads planes with zeros, and a Conv alone reads them: ONNX Runtime makes that padding its part."""
+    if not _has_fill(mover) or mover.input(3):
+        return False
+    pads, fill = graph.constant(mover.input(1)), np.float32(0)
+    if mover.input(2):
+        fill = graph.constant(mover.input(2))
+    if pads is None or fill is None or fill.size != 1 or fill.item() != 0:
+        return False
+    is_of_planes = pads.size % 2 == 0 and pads.min(initial=0) >= 0 and not pads.reshape(2, -1)[:, :2].any()
+    return is_of_planes and [user.op_type for user in users.get(mover.outputs[0], ())] == ["Conv"]
+
+
+def quantize_as_optimized(graph: Graph) -> None:
+    """Let QuantizeLinear come before movement where ONNX Runtime puts one when it optimizes.
+
+    It then replaces what is before the movement together with that QuantizeLinear.
+    """
+    users, has_quantized = graph.users(), has_quantized_operators(graph)
+
+    def comes_first(mover: Node) -> bool:
+        name = mover.input(0)
+        is_read_once = len(users.get(name, ())) == 1 and name not in graph.outputs
+        # Whether ONNX Runtime will optimize is not known of a model that has such operators, and NaN would show it.
+        return (
+            is_read_once
+            and mover.op_type in PASSED_BY_CONVERSIONS
+            and not (has_quantized and mover.op_type in CHOOSING)
+        )
+
+    _quantize_before(graph, comes_first)
 
 
 def quantize_early(graph: Graph) -> None:
@@ -190,8 +253,21 @@ def quantize_early(graph: Graph) -> None:
     which of them it replaces, and stays as it is, but for conversions and functions that it does not replace: these
     have the same bits in any case.
     """
+    producers, floats = graph.producers(), FloatFinder(graph)
+
+    def comes_first(mover: Node) -> bool:
+        is_apart = _is_between_conversions(mover, producers, graph) or (
+            mover.op_type not in CHOOSING and len(_data(mover)) == 1 and floats.is_apart(mover.input(0))
+        )
+        is_sorted = mover.op_type not in CHOOSING or floats.is_number(mover.input(0))
+        return (is_apart or not graph.host_optimizes) and is_sorted
+
+    _quantize_before(graph, comes_first)
+
+
+def _quantize_before(graph: Graph, comes_first: Callable[[Node], bool]) -> None:
+    """Put each QuantizeLinear before the movement whose result it alone reads, if it comes first there."""
     producers, users = graph.producers(), graph.users()
-    floats = FloatFinder(graph)
     nodes = {node.index: node for node in graph.nodes}
     places = {node.index: (place, 1) for place, node in enumerate(graph.nodes)}
     for last in reversed(graph.nodes):
@@ -201,12 +277,7 @@ def quantize_early(graph: Graph) -> None:
             mover = producers.get(quantizer.input(0))
             if mover is None or not _is_quantized_alone(quantizer, mover, producers, users, graph):
                 continue
-            is_apart = _is_between_conversions(mover, producers, graph) or (
-                mover.op_type not in CHOOSING and len(_data(mover)) == 1 and floats.is_apart(mover.input(0))
-            )
-            if graph.host_optimizes and not is_apart:
-                continue
-            if mover.op_type in CHOOSING and not floats.is_number(mover.input(0)):
+            if not comes_first(mover):
                 continue
             proto = _of_bytes(mover, graph)
             made: list[Node] = []

@@ -123,8 +123,10 @@ class InferenceSession(Pickled):
         result depends on it. By default they have so on GPUs, whose kernels are faster then.
     placement : {"fastest", "device"}, optional
         Where nodes run that the device can run. "fastest" leaves those on the host that cost less there, with all that
-        crosses the bus because of them; it is the default on GPUs. "device" runs on the device whatever can; it is the
-        default on CPU drivers, which are there to prove bits. No result of an operator depends on it.
+        crosses the bus because of them; it is the default on GPUs. The second run with inputs of some sizes measures
+        whether the host alone is faster than such a division, unless that is far from likely. "device" runs on the
+        device whatever can; it is the default on CPU drivers, which are there to prove bits. No result of an operator
+        depends on it.
     runs_at_once : int, optional
         The most runs that share a device, in `map`, `run_async` and `run` in several threads. By default 2, and 1 if
         the first device is a driver on the processor: a GPU computes one run while the arrays of another one are
@@ -213,6 +215,8 @@ class InferenceSession(Pickled):
         self._all_nodes = list(graph.nodes)
         self._folded = folding.take_constants(graph)
         quantization.as_written_by_one(graph)
+        if fuse_qdq:
+            quantization.quantize_as_optimized(graph)
         absorbed, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         graph.host_optimizes = bool(self._fused) or not quantization.has_quantized_operators(graph)
         self._folded |= absorbed | folding.fold(graph)

@@ -24,8 +24,11 @@ Way = TypeVar("Way")
 # than this many times the divided run. Of twelve networks in 2 to 38 parts, timed on an H100 and an H200 beside 16
 # processors, the estimate of one (a U-Net in 7 parts) was wrong by 8.0, and those of the others by 1.1 to 6.6.
 DOUBT = 8.0
-# Timed runs of either way, of which the least counts.
-RUNS = 5
+# A way is timed until so many runs in a row are not faster than the fastest before by more than a part of it: the first
+# runs of a session of ONNX Runtime, and of a GPU whose clock rises, are slower.
+RUNS, FASTER = 5, 0.02
+# But no more runs than that, and none after one that took so many times as long as the divided run.
+MOST_RUNS, HOPELESS = 40, 4.0
 
 
 class Trial(Generic[Way]):
@@ -70,7 +73,7 @@ class Trial(Generic[Way]):
             if not all(map(has_same_bits, run(alone), outputs)):
                 reason = "as a whole on the host, an output has other bits, or is no tensor of numbers"
             else:
-                _, of_host = _least_seconds(lambda: run(alone), 2 * of_parts)
+                _, of_host = _least_seconds(lambda: run(alone), HOPELESS * of_parts)
                 times = f"{1e3 * of_host:.3g} ms as a whole on the host, {1e3 * of_parts:.3g} in {parts} parts"
                 reason = f"measured: {times}"
         except ModelError as error:
@@ -82,14 +85,16 @@ class Trial(Generic[Way]):
 
 def _least_seconds(run: Callable[[], Sequence[Any]], most: float = math.inf) -> tuple[Sequence[Any], float]:
     """The outputs of the last of some runs, and the least that one took. No run follows one that took over `most`."""
-    least = math.inf
+    least, seconds = math.inf, 0.0
+    slower = 0
     outputs: Sequence[Any] = []
-    for _ in range(RUNS):
+    for _ in range(MOST_RUNS):
         start = perf_counter()
         outputs = run()
         seconds = perf_counter() - start
+        slower = 0 if seconds < (1 - FASTER) * least else slower + 1
         least = min(least, seconds)
-        if seconds > most:
+        if slower == RUNS or seconds > most:
             break
     return outputs, least
 
