@@ -231,17 +231,16 @@ def quantize_as_optimized(graph: Graph) -> None:
 
     It then replaces what is before the movement together with that QuantizeLinear.
     """
-    users, has_quantized = graph.users(), has_quantized_operators(graph)
+    producers, users, has_quantized = graph.producers(), graph.users(), has_quantized_operators(graph)
 
     def comes_first(mover: Node) -> bool:
         name = mover.input(0)
-        is_read_once = len(users.get(name, ())) == 1 and name not in graph.outputs
+        source = producers.get(name)
+        if source is None or source.op_type == "DequantizeLinear" or mover.op_type not in PASSED_BY_CONVERSIONS:
+            return False
         # Whether ONNX Runtime will optimize is not known of a model that has such operators, and NaN would show it.
-        return (
-            is_read_once
-            and mover.op_type in PASSED_BY_CONVERSIONS
-            and not (has_quantized and mover.op_type in CHOOSING)
-        )
+        is_certain = not (has_quantized and mover.op_type in CHOOSING)
+        return is_certain and len(users.get(name, ())) == 1 and name not in graph.outputs
 
     _quantize_before(graph, comes_first)
 
