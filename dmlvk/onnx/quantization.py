@@ -217,9 +217,8 @@ def _is_joined(mover: Node, users: Mapping[str, Sequence[Node]], graph: Graph) -
     """Whether a node pads planes with zeros, and a Conv alone reads them: ONNX Runtime makes that padding its part."""
     if not _has_fill(mover) or mover.input(3):
         return False
-    pads, fill = graph.constant(mover.input(1)), np.float32(0)
-    if mover.input(2):
-        fill = graph.constant(mover.input(2))
+    pads = graph.constant(mover.input(1))
+    fill = graph.constant(mover.input(2)) if mover.input(2) else np.zeros(())
     if pads is None or fill is None or fill.size != 1 or fill.item() != 0:
         return False
     is_of_planes = pads.size % 2 == 0 and pads.min(initial=0) >= 0 and not pads.reshape(2, -1)[:, :2].any()
