@@ -383,7 +383,7 @@ def cache_is_where_windows_has_it() -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run the tests and a sample of the conformance suite under Wine.")
     parser.add_argument("--all", action="store_true", help="all tests, in some three hours; by default a selection")
-    parser.add_argument("--sample", type=int, default=100, help="cases of the suite on each driver")
+    parser.add_argument("--sample", type=int, default=60, help="cases of the suite on each driver")
     parser.add_argument("pytest", nargs="*", help="what pytest is given in place of all tests")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that started programs are ended

@@ -83,7 +83,7 @@ def run(
     }
     for shape in shapes(settings.operators, settings.seed, settings.data_bytes) if row is None else row:
         passed = time.monotonic() - begin
-        if passed > settings.seconds:
+        if rows and passed > settings.seconds:
             break
         progress(shape.name, passed)
         rows.append(_row(device, shape, marks, settings.rounds, peers))
