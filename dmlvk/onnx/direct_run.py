@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.onnx.held import ValueArrays, own, write
+from dmlvk.onnx.held import ValueArrays, own
 from dmlvk.onnx.host import HostPart, lacks_numpy_type
 from dmlvk.onnx.quantized_inputs import QuantizedInput
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step
@@ -152,7 +152,7 @@ class DirectDeviceRun(DirectRun):
         self._step.last = self._execution
         self._given.write([feeds[name] for name in self._inputs])
         for name, target in self._quantized:
-            write(target, feeds[name])
+            target.write(feeds[name])
         self._submit()
         return self._found.read()
 

@@ -97,25 +97,30 @@ class QuantizedInput:
     def __init__(self, desc: TensorDesc, levels: Tensor, made: Quantization, threads: int) -> None:
         self.desc = desc
         self.levels = levels
-        self._vulkan = levels.engine.vulkan
-        self._made = made  # its scale and zero point are bound
+        vulkan = levels.engine.vulkan
+        self._during, self._transfers, self._memory = vulkan.visits.during, vulkan.transfers, levels.memory()
         self._session = quantizer(made.zero_point.dtype, threads or processors(), os.getpid())
         self._binding = self._session.io_binding()
         self._binding.bind_cpu_input("scale", made.scale)
         self._binding.bind_cpu_input("zero_point", made.zero_point)
-        self._sizes = list(desc.sizes)
+        self._during(self._bind_levels)
+        # The public method of the same name would keep the array until the next run. Both are far shorter than those
+        # that take an address: between two runs the processor's caches lose what a call needs.
+        self._bind = self._binding._iobinding.bind_input
+
+    def _bind_levels(self) -> None:
+        """Bind the memory of the levels, which stays where it is, and is looked at in visits alone."""
+        levels = self.levels.desc
+        view = self._transfers.mapped(self._memory, self.levels.offset, levels.total_size_in_bytes)
+        assert view is not None, "the host reaches its own memory"
+        kind, sizes = levels.data_type.numpy_dtype, list(levels.sizes)
+        self._binding.bind_output("levels", "cpu", 0, kind, sizes, view.ctypes.data)
 
     def write(self, array: Any) -> None:
         """Quantize an array of the input's sizes, whose elements are floats or their bits."""
-        self._vulkan.visits.during(self._write, np.ascontiguousarray(array, array.dtype.newbyteorder("=")))
+        self._during(self._write, np.ascontiguousarray(array, array.dtype.newbyteorder("=")).view(np.float32))
 
     def _write(self, elements: Array) -> None:
-        levels, transfers, binding = self.levels, self._vulkan.transfers, self._binding
-        memory = levels.memory()
-        transfers.wait_for_uses(memory)
-        view = transfers.mapped(memory, levels.offset, levels.desc.total_size_in_bytes)
-        assert view is not None, "the host reaches its own memory"
-        binding.bind_input("x", "cpu", 0, np.float32, self._sizes, elements.ctypes.data)
-        kind = levels.desc.data_type.numpy_dtype
-        binding.bind_output("levels", "cpu", 0, kind, self._sizes, view.ctypes.data)
-        self._session.run_with_iobinding(binding)
+        self._transfers.wait_for_uses(self._memory)
+        self._bind("x", elements)
+        self._session.run_with_iobinding(self._binding)
