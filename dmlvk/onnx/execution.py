@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
+
+import numpy as np
 
 from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx.depths import depths
-from dmlvk.onnx.held import Held
+from dmlvk.onnx.held import Held, ValueArrays
 from dmlvk.onnx.profile import Profile
-from dmlvk.onnx.program import Program, Value
+from dmlvk.onnx.program import Array, Program, Value
 from dmlvk.onnx.quantized_inputs import QuantizedInput, quantized_on_host
 from dmlvk.operators.element_wise_quantize_linear import ConversionDesc
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device import Device
+from dmlvk.runtime.exchange import host_elements
 from dmlvk.runtime.sequence import Sequence as DeviceSequence
 from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.tensor_desc import TensorDesc
@@ -126,6 +130,7 @@ class Execution:
         self.input_tensors: dict[str, Tensor | QuantizedInput] = {}
         self.output_tensors: dict[str, Tensor] = {}
         self.bindings: tuple[Binding, ...] = ()
+        self._places: list[dict[str, Tensor]] = []
         given = {value.storage for value in plan.inputs.values()} | plan.constants.keys()
         written = {name: value for name, value in self._outputs.items() if value.storage not in given}
         on_host = {
@@ -174,6 +179,7 @@ class Execution:
                 field: tensor(operation.desc.tensors[field], storage, offset)
                 for field, (storage, offset) in operation.places.items()
             }
+            self._places.append(bound)
             bindings.append(compiled.bind(**bound))
         self.bindings = tuple(bindings)
         for name, value in written.items():
@@ -191,6 +197,38 @@ class Execution:
     def again(self) -> Execution:
         """The same program with memory of its own and the same weights, for a run at the same time."""
         return Execution(self._device, self._plan, self._outputs, self._operators, self._threads)
+
+    def lent(self, names: Sequence[str]) -> Lent | None:
+        """The same dispatches with other memory for the large outputs that the device writes over the bus.
+
+        names: the outputs that are read. None if no such output is among them, one is named twice, or memory is short.
+        """
+        storages = [self.program.outputs[name].storage for name in names]
+        lent = [name for name in names if self._is_lendable(self.output_tensors[name])]
+        if not lent or len(storages) > len(set(storages)):
+            return None
+        tensors, bindings = dict(self.output_tensors), list(self.bindings)
+        for name in lent:
+            desc, storage = tensors[name].desc, self.program.outputs[name].storage
+            try:
+                buffer = Buffer.on_host(self._device.engine, desc.total_size_in_bytes)
+            except OutOfMemoryError:
+                return None
+            tensors[name] = buffer.tensor(desc)
+            for number, operation in enumerate(self.program.operations):
+                other = {
+                    field: buffer.tensor(operation.desc.tensors[field], offset)
+                    for field, (used, offset) in operation.places.items()
+                    if used == storage
+                }
+                if other:
+                    bindings[number] = self._operators[number].bind(**(self._places[number] | other))
+        sequence = DeviceSequence(self._device.engine, tuple(bindings), self._device.timestamps, times_of_each=False)
+        return Lent(sequence, [(tensors[name], self.program.outputs[name], name in lent) for name in names])
+
+    def _is_lendable(self, tensor: Tensor) -> bool:
+        has_bus = not self._device.vulkan.memory.is_direct
+        return has_bus and tensor.memory().access.is_direct and tensor.desc.total_size_in_bytes > SMALL
 
     def in_device_memory(self) -> Execution:
         """The same program with inputs, outputs and weights of its own, all of them in the device's memory."""
@@ -223,3 +261,41 @@ class Execution:
         if value.storage in self.program.constants:
             return Held(self.program.constants[value.storage].reshape(value.shape), is_shared=True)
         return Held(None, self.output_tensors[name], value)
+
+
+class Lent:
+    """Dispatches whose large outputs a caller gets where the device has written them, without a copy.
+
+    The arrays keep that memory, past the closing of the device, too.
+
+    outputs: each as its tensor, its type and shape, and whether it is given away; others are copied.
+    submit: for a time when `is_free`.
+    """
+
+    def __init__(self, sequence: DeviceSequence, outputs: Sequence[tuple[Tensor, Value, bool]]) -> None:
+        self.submit = sequence.submit
+        self._outputs = outputs
+        copied = [(tensor, value) for tensor, value, is_lent in outputs if not is_lent]
+        self._copied = ValueArrays([tensor for tensor, _ in copied], [value for _, value in copied])
+        self._given: list[ref[Array]] = []
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no array of the memory is left."""
+        return all(given() is None for given in self._given)
+
+    def read(self) -> list[Array]:
+        """The outputs of the last submission, each of them once."""
+        copied = iter(self._copied.read())
+        self._given, found = [], []
+        for tensor, value, is_lent in self._outputs:
+            if not is_lent:
+                found.append(next(copied))
+                continue
+            array = host_elements(tensor)
+            whole = array
+            while isinstance(whole.base, np.ndarray):
+                whole = whole.base  # which each array of this memory keeps
+            self._given.append(ref(whole))
+            found.append(array.view(value.dtype).reshape(value.shape))
+        return found

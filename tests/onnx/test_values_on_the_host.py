@@ -15,6 +15,7 @@ from dmlvk.errors import OutOfMemoryError
 from dmlvk.onnx import InferenceSession
 from dmlvk.onnx.held import write
 from dmlvk.runtime.tensor import Buffer
+from dmlvk.vulkan.allocation import HostView
 from dmlvk.vulkan.library import vk
 from tests.onnx.models import Array, Node, elements, model_of, onnx_runtime, require_equal
 from tests.reference.onnx_runtime import ONNX_RUNTIME
@@ -237,6 +238,7 @@ def test_a_run_after_one_that_found_no_memory_is_right(large: Any, monkeypatch: 
             session.run(None, other)
     (right,) = expected
     require_equal(session.run(None, other), [np.concatenate([right] * 8)])
+    held = [session.run(None, feeds) for _ in range(3)]
     with monkeypatch.context() as patch:
         whole = np.empty
         patch.setattr(
@@ -245,3 +247,56 @@ def test_a_run_after_one_that_found_no_memory_is_right(large: Any, monkeypatch: 
         with pytest.raises(MemoryError, match=r"Unable to allocate .* for an array with shape"):
             session.run(None, feeds)
     require_equal(session.run(None, feeds), expected)
+    for outputs in held:
+        require_equal(outputs, expected)
+
+
+def test_large_outputs_are_given_away(large: Any) -> None:
+    """Where the device has written them, while no array has that memory; else a copy."""
+    session, feeds, (expected,) = large
+    addresses = [session.run(None, feeds)[0].ctypes.data for _ in range(8)]
+    assert len(set(addresses[1:])) == 1
+    others = [{"x": feeds["x"] * np.float32(k)} for k in (0.9, 0.8, 0.7, 0.6)]
+    held = [session.run(None, other)[0] for other in others]
+    assert [addresses[-1] == each.ctypes.data for each in held] == [True, False, False, False]
+    assert [is_given_away(each) for each in held] == [True, True, False, False]
+    rights = [each.copy() for each in held]
+    held[1][...] = -1  # the caller's own
+    parts = [held[0][1:, ::2, 7:], memoryview(held[2])]
+    held[0] = held[2] = None
+    for _ in range(4):
+        require_equal(session.run(None, feeds), [expected])
+    assert np.array_equal(parts[0], rights[0][1:, ::2, 7:])
+    assert np.array_equal(np.asarray(parts[1]), rights[2])
+    assert (held[1] == -1).all()
+    assert np.array_equal(held[3], rights[3])
+    del parts[0]
+    assert session.run(None, feeds)[0].ctypes.data == addresses[-1]
+
+
+def is_given_away(array: Any) -> bool:
+    """Whether an array lies where the device has written it."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, HostView)
+
+
+def test_outputs_that_were_given_away_outlive_the_device(large: Any) -> None:
+    session, feeds, expected = large
+    session.run(None, feeds)
+    held = [session.run(None, feeds) for _ in range(2)]
+    session.device.close()
+    for outputs in held:
+        require_equal(outputs, expected)
+    with pytest.raises(dmlvk.DeviceError, match="closed"):
+        session.run(None, feeds)
+    del held, outputs
+    assert session.device.vulkan._is_destroyed
+
+
+def test_an_output_that_is_asked_for_twice_is_copied(large: Any) -> None:
+    session, feeds, (expected,) = large
+    for _ in range(3):
+        first, second = session.run(["y", "y"], feeds)
+        first[...] = -1
+        assert np.array_equal(second, expected)
