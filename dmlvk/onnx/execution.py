@@ -23,6 +23,7 @@ from dmlvk.runtime.exchange import host_elements
 from dmlvk.runtime.sequence import Sequence as DeviceSequence
 from dmlvk.runtime.tensor import Buffer, Tensor
 from dmlvk.tensor_desc import TensorDesc
+from dmlvk.vulkan.heaps import HOST_CACHED
 
 # Enough for every device's alignment of buffer offsets.
 ALIGNMENT = 256
@@ -227,8 +228,12 @@ class Execution:
         return Lent(sequence, [(tensors[name], self.program.outputs[name], name in lent) for name in names])
 
     def _is_lendable(self, tensor: Tensor) -> bool:
-        has_bus = not self._device.vulkan.memory.is_direct
-        return has_bus and tensor.memory().access.is_direct and tensor.desc.total_size_in_bytes > SMALL
+        """Whether a large output lies in the host's memory, beside a bus, and a caller reads it there at full speed."""
+        memory = tensor.memory()
+        if self._device.vulkan.memory.is_direct or not memory.access.is_direct:
+            return False
+        is_cached = memory.segments[0].block.memory_type.flags & HOST_CACHED
+        return bool(is_cached) and tensor.desc.total_size_in_bytes > SMALL
 
     def in_device_memory(self) -> Execution:
         """The same program with inputs, outputs and weights of its own, all of them in the device's memory."""
