@@ -9,16 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.onnx.execution import Lent
 from dmlvk.onnx.held import ValueArrays, own
 from dmlvk.onnx.host import HostPart, lacks_numpy_type
 from dmlvk.onnx.quantized_inputs import QuantizedInput
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step
 from dmlvk.runtime.tensor import Tensor
 from dmlvk.vulkan.interrupts.monitor import Monitor
-
-# A caller that has one run's outputs while the next run goes on has two.
-LENT = 2
 
 
 class Turns(Monitor):
@@ -123,8 +119,6 @@ class DirectDeviceRun(DirectRun):
         assert step.last is not None
         self._step, self._execution, self._turns = step, step.last, turns
         self._submit = step.last.submit
-        self._lent: list[Lent] = []
-        self._most_lent = LENT
         program, inputs, outputs = step.last.program, step.last.input_tensors, step.last.output_tensors
         targets = {name: inputs[name] for name in program.inputs}
         self._quantized = [(name, target) for name, target in targets.items() if isinstance(target, QuantizedInput)]
@@ -159,26 +153,12 @@ class DirectDeviceRun(DirectRun):
         self._given.write([feeds[name] for name in self._inputs])
         for name, target in self._quantized:
             target.write(feeds[name])
-        lent = self._free()
+        lent = self._execution.free_outputs(self._names)
         if lent is not None:
             lent.submit()
             return lent.read()
         self._submit()
         return self._found.read()
-
-    def _free(self) -> Lent | None:
-        """Memory for outputs that no caller has; None if they are copied."""
-        for lent in self._lent:
-            if lent.is_free:
-                return lent
-        if len(self._lent) == self._most_lent:
-            return None
-        made = self._execution.lent(self._names)
-        if made is None:
-            self._most_lent = len(self._lent)
-        else:
-            self._lent.append(made)
-        return made
 
 
 def direct_run(

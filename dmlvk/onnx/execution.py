@@ -30,6 +30,8 @@ ALIGNMENT = 256
 # Bytes of an output that any dispatch writes over the bus while a copy is submitted and waited for, 0.2 ms: at worst
 # each byte takes 32 of the bus, at 25 GB/s.
 SMALL = 1 << 17
+# A caller that has one run's outputs while the next run goes on has two.
+LENT = 2
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,9 @@ class Execution:
         self.output_tensors: dict[str, Tensor] = {}
         self.bindings: tuple[Binding, ...] = ()
         self._places: list[dict[str, Tensor]] = []
+        self._lent: list[Lent] = []
+        self._lent_names: list[str] = []
+        self._most_lent = 0
         given = {value.storage for value in plan.inputs.values()} | plan.constants.keys()
         written = {name: value for name, value in self._outputs.items() if value.storage not in given}
         on_host = {
@@ -199,11 +204,24 @@ class Execution:
         """The same program with memory of its own and the same weights, for a run at the same time."""
         return Execution(self._device, self._plan, self._outputs, self._operators, self._threads)
 
-    def lent(self, names: Sequence[str]) -> Lent | None:
-        """The same dispatches with other memory for the large outputs that the device writes over the bus.
+    def free_outputs(self, names: list[str]) -> Lent | None:
+        """The same dispatches with memory for large outputs that no caller has; None if outputs are to be copied.
 
-        names: the outputs that are read. None if no such output is among them, one is named twice, or memory is short.
+        names: the outputs that are read. They are copied, too, if one is named twice or memory is short.
         """
+        if self._lent_names != names:
+            self._lent_names, self._lent, self._most_lent = list(names), [], LENT
+        for lent in self._lent:
+            if lent.is_free:
+                return lent
+        made = self._new_outputs(names) if len(self._lent) < self._most_lent else None
+        if made is None:
+            self._most_lent = len(self._lent)
+        else:
+            self._lent.append(made)
+        return made
+
+    def _new_outputs(self, names: Sequence[str]) -> Lent | None:
         storages = [self.program.outputs[name].storage for name in names]
         lent = [name for name in names if self._is_lendable(self.output_tensors[name])]
         if not lent or len(storages) > len(set(storages)):
