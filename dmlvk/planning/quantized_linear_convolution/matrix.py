@@ -32,6 +32,7 @@ from dmlvk.planning.quantized_linear_convolution.tiled_product import (
     TiledPath,
     TiledShape,
     TileRules,
+    is_ragged_output,
     matrix_outputs,
 )
 
@@ -188,17 +189,14 @@ class MatrixPath(MatrixUnitsPath[TiledShape]):
 
 def _few_tiles(profile: DeviceProfile, geometry: ProductGeometry) -> Iterator[Tile]:
     """The tiles for a convolution of which a GPU has few for each processor."""
-    block, processors = block_of(profile), rates_of(profile).processors
-    in_words, k_bytes, longest = packs_channels(geometry), Runs.of(geometry).size, max(LONG_STEP, 2 * block.k)
-    medium = replace(MEDIUM_TILE, step=longest)
-    if in_words and k_bytes >= LONG_K and processors < medium.count(geometry) <= 2 * processors:
-        yield medium
+    processors, in_words, k_bytes = rates_of(profile).processors, packs_channels(geometry), Runs.of(geometry).size
+    if in_words and k_bytes >= LONG_K and processors < MEDIUM_TILE.count(geometry) <= 2 * processors:
+        yield MEDIUM_TILE
     tile = SMALL_TILE[in_words]
+    if in_words and k_bytes < LONG_STEP:
+        tile = replace(tile, step=LONG_STEP // 2)  # planes are fetched four pixels at a time, which takes long steps
     if not in_words and geometry.output_channels_per_group <= tile.channels // 2:
         tile = replace(tile, channels=tile.channels // 2)
-    # Planes are fetched four pixels at a time, which takes long steps.
-    is_long = not in_words or k_bytes >= LONG_STEP
-    tile = replace(tile, step=longest if is_long else max(LONG_STEP // 2, 2 * block.k))
     if tile.count(geometry) <= FEW_TILES[in_words] * processors:
         yield tile
 
@@ -211,22 +209,17 @@ def _fitting(tiles: list[Tile], geometry: ProductGeometry, lanes: int, is_prepar
     def padded(tile_channels: int) -> int:
         return -(-channels // tile_channels) * tile_channels
 
-    def is_wasteful(tile: Tile) -> bool:
-        return tile.channels > NARROW and padded(tile.channels) >= MOST_CHANNELS * padded(NARROW)
+    def fits(tile: Tile) -> bool:
+        is_wasteful = tile.channels > NARROW and padded(tile.channels) >= MOST_CHANNELS * padded(NARROW)
+        return tile.channels == narrowest or (tile.channels < 2 * channels and not is_wasteful)
 
-    fitting = [
-        tile for tile in tiles if tile.channels == narrowest or (tile.channels < 2 * channels and not is_wasteful(tile))
-    ]
+    fitting = [tile for tile in tiles if fits(tile)]
     smaller = [tile for tile in fitting if not tile.is_large]
-    if is_prepared:
-        # Planes that are no whole words are stored byte by byte, which takes as long as the products.
-        is_ragged = not in_words and geometry.output_size[0] * geometry.output_size[1] % PACKED_MATRICES
-        in_planes = not is_ragged
-        fitting = smaller if is_ragged else fitting
-    else:
-        is_short = Runs.of(geometry).size <= FEW_STEPS * fitting[0].step
-        in_planes = is_short and smaller != fitting
-        fitting = smaller if is_short else fitting
+    # Planes that are no whole words are stored byte by byte, which takes as long as the products.
+    is_ragged = not in_words and is_ragged_output(geometry)
+    is_short = Runs.of(geometry).size <= FEW_STEPS * fitting[0].step
+    in_planes = not is_ragged if is_prepared else is_short and smaller != fitting
+    fitting = smaller if (is_ragged if is_prepared else is_short) else fitting
     if in_planes and has_whole_planes(geometry) and geometry.input_strides[1] > 1:
         # By another tile the input would be converted first.
         fitting = [tile for tile in fitting if tile.fetches_planes(lanes)] or fitting

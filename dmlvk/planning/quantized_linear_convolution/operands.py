@@ -7,7 +7,7 @@ The parameters, multiplier, zero points and bias, come from up to seven tensors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
@@ -44,14 +44,13 @@ def parameter_views(
     for name, tensor in desc.tensors.items():
         if name not in PARAMETER_FIELDS:
             continue
-        size = tensor.data_type.size_in_bytes
         stride = desc.channel_stride(name)
-        view = View(name, 0, size, (stride,))
+        view = View(name, 0, tensor.data_type.size_in_bytes, (stride,))
         if tensor.flags & TensorFlags.OWNED_BY_DML:
             count = desc.geometry.output_channels if stride else 1
             copied, dispatches = dense_copy(builder, builder.persistent, view, (count,))
             initialization.extend(dispatches)
-            view = copied if stride else View(copied.tensor, copied.start, size, (0,))
+            view = copied if stride else replace(copied, strides=(0,))
         views[name] = view
     return views
 
@@ -172,14 +171,9 @@ class ConvolutionOperands:
         return whole(self.geometry.output_sizes)
 
 
-def parameter_table(operands: ConvolutionOperands) -> tuple[View, list[Dispatch]]:
-    """The table, one row a channel, and the dispatches that fill it.
-
-    If all the sources are in persistent memory, the table is too. Its dispatches then belong to the initialization,
-    after the copies.
-    """
+def parameter_table(operands: ConvolutionOperands, once: bool) -> tuple[View, list[Dispatch]]:
+    """The table, one row a channel, and the dispatches that fill it, in persistent memory if they run once."""
     builder, views, channels = operands.builder, operands.parameters.views, operands.geometry.output_channels
-    once = all(view.tensor == builder.persistent.name for view in views.values())
     arena = builder.persistent if once else builder.scratch
     table = View(arena.name, arena.allocate(channels * ROW_SIZE), ROW_SIZE, (1,))
     common = {LOCAL_SIZE_X: builder.workgroup_size, **operands.parameters.kinds}

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import mul
 
 from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import (
@@ -57,11 +58,20 @@ class PackedFilter:
     groups: int
     channels_of_group: int
     width: int
-    words: int
+    words: int  # words of an output channel
+    layout: Mapping[str, int]  # of K: push constants of the kernel
     rows_after: int = 1
-    # The place in memory.
+    # The place in memory, once there is one.
     tensor: str = ""
     start: int = 0
+
+    @classmethod
+    def of(cls, geometry: ConvolutionGeometry, width: int, channels_last: bool) -> PackedFilter:
+        """For products that take words[k][channel]. The order of k is that of the packed input."""
+        (height, across), quads = geometry.filter_size, quads_of(geometry)
+        run, runs, quads = (quads, across, quads) if channels_last else (height * across, 1, 0)
+        layout = {"step_words": 1, "run_words": run, "runs_w": runs, "quads": quads, "in_order": 0, "interleaved": 0}
+        return cls(geometry.group_count, geometry.output_channels_per_group, width, words_of(geometry), layout)
 
     @cached_property
     def panels_of_group(self) -> int:
@@ -75,7 +85,6 @@ class PackedFilter:
         return panel // self.panels_of_group * self.channels_of_group + panel % self.panels_of_group * self.width
 
     def channels(self, panels: Range) -> Range:
-        """The output channels of some panels."""
         last = panels[1] - 1
         group_end = (last // self.panels_of_group + 1) * self.channels_of_group
         return self.first_channel(panels[0]), min(self.first_channel(last) + self.width, group_end)
@@ -98,51 +107,30 @@ class PackedFilter:
         return [panels for (panels,) in boxes(((0, self.panels),), cut)]
 
 
-@dataclass(frozen=True)
-class FilterPacking:
-    """How a filter is packed."""
-
-    words: int  # words of an output channel
-    layout: Mapping[str, int]  # of K: push constants of the kernel
-    # Rows of a panel after its words: the sums, and room for the channels' parameters.
-    rows_after: int = 1
-
-    @classmethod
-    def of(cls, geometry: ConvolutionGeometry, channels_last: bool) -> FilterPacking:
-        """The packing for products that take words[k][channel]. The order of k is that of the packed input."""
-        (height, width), quads = geometry.filter_size, quads_of(geometry)
-        run, runs, quads = (quads, width, quads) if channels_last else (height * width, 1, 0)
-        layout = {"step_words": 1, "run_words": run, "runs_w": runs, "quads": quads, "in_order": 0, "interleaved": 0}
-        return cls(words_of(geometry), layout)
-
-
 def pack_filter(
-    operands: ConvolutionOperands, arena: Arena, width: int, packing: FilterPacking
+    operands: ConvolutionOperands, arena: Arena, packed: PackedFilter
 ) -> tuple[PackedFilter, list[Dispatch], list[Dispatch]]:
-    """The filter in panels of `width` channels in an arena, the dispatches that copy it, and those that pack it.
+    """The filter in panels with a place in an arena, the dispatches that copy it, and those that pack it.
 
     The filter's zero point stands between the channels of joined groups. Its view, by output channel, fits windows.
     """
-    builder, geometry, source = operands.builder, operands.geometry, operands.filter
-    of_group = geometry.output_channels_per_group
-    packed = PackedFilter(geometry.group_count, of_group, width, packing.words, packing.rows_after, arena.name)
-    packed = replace(packed, start=arena.allocate(packed.panels * packed.panel_size))
+    builder, source = operands.builder, operands.filter
+    packed = replace(packed, tensor=arena.name, start=arena.allocate(packed.panels * packed.panel_size))
 
     def is_shown(panels: Range) -> bool:
         return builder.shows(source, _filters(operands, packed, panels))
 
     def fits(panels: Range) -> bool:
         first, last = packed.channels(panels)
-        is_short = (last - first) * packing.words * 4 <= builder.elements_per_dispatch
+        is_short = (last - first) * packed.words * 4 <= builder.elements_per_dispatch
         return is_short and is_shown(panels) and builder.fits(packed.tensor, packed.bounds(panels))
 
     before: list[Dispatch] = []
     if not all(map(is_shown, packed.ranges(fits))):
         # The strides are so large that one panel's channels do not fit a window.
-        source, before = dense_copy(builder, arena, source, geometry.filter_sizes)
+        source, before = dense_copy(builder, arena, source, operands.geometry.filter_sizes)
     operands = replace(operands, filter=source)
-    dispatches = [_pack_filter_dispatch(operands, packing, packed, panels) for panels in packed.ranges(fits)]
-    return packed, before, dispatches
+    return packed, before, [_pack_filter_dispatch(operands, packed, panels) for panels in packed.ranges(fits)]
 
 
 def _filters(operands: ConvolutionOperands, packed: PackedFilter, panels: Range) -> Box:
@@ -150,9 +138,7 @@ def _filters(operands: ConvolutionOperands, packed: PackedFilter, panels: Range)
     return packed.channels(panels), *whole(operands.geometry.filter_sizes[1:])
 
 
-def _pack_filter_dispatch(
-    operands: ConvolutionOperands, packing: FilterPacking, packed: PackedFilter, panels: Range
-) -> Dispatch:
+def _pack_filter_dispatch(operands: ConvolutionOperands, packed: PackedFilter, panels: Range) -> Dispatch:
     geometry, joined, channels_of_group = operands.geometry, joined_groups(operands.geometry), packed.channels_of_group
     # Only between joined groups.
     zero_point = operands.parameters.views.get("filter_zero_point_tensor") if joined > 1 else None
@@ -167,16 +153,16 @@ def _pack_filter_dispatch(
     dispatch.push(
         count=last - first,
         channels=geometry.filter_sizes[1],
-        words=packing.words,
+        words=packed.words,
         channels_of_group=channels_of_group,
         first_of_group=first % channels_of_group,
         **by_dimension("stride", "mchw", operands.filter.strides),
         width=packed.width,
         filter_height=geometry.filter_size[0],
         filter_width=geometry.filter_size[1],
-        rows_after=packing.rows_after,
+        rows_after=packed.rows_after,
         zero_point_stride=0 if zero_point is None else zero_point.strides[0],
-        **packing.layout,
+        **packed.layout,
     )
     specialization = {
         LOCAL_SIZE_X: WORKGROUP_SIZE,
@@ -184,7 +170,7 @@ def _pack_filter_dispatch(
         "JOINED": joined,
         "HAS_ZERO_POINT": int(zero_point is not None),
     }
-    elements, builder = (last - first) * packing.words * 4, operands.builder
+    elements, builder = (last - first) * packed.words * 4, operands.builder
     grid, seconds = folded(last - first, builder.profile), builder.element_seconds(elements)
     return dispatch.finish(specialization, grid, seconds=seconds, bytes_moved=2 * elements)
 
@@ -231,12 +217,7 @@ class PackedInput:
     # The memory where the part lies, and its place there.
     tensor: str
     start: int
-    # The images and groups that the part holds.
-    images: Range
-    groups: Range
-    # The outputs whose taps the part holds completely.
-    output_rows: Range
-    output_columns: Range
+    outputs: Box  # images, groups, and the rows and columns whose taps the part holds completely
     # The size of the part, in input positions.
     rows: int
     columns: int
@@ -247,22 +228,22 @@ class PackedInput:
     def strides(self) -> tuple[int, int, int, int, int]:
         """Words from one image, group, quad, row and column to the next."""
         group = self.quads * self.rows * self.columns
-        image = (self.groups[1] - self.groups[0]) * group
+        image = sizes_of(self.outputs)[1] * group
         if self.channels_last:
             return image, group, 1, self.columns * self.quads, self.quads
         return image, group, self.rows * self.columns, self.columns, 1
 
-    def place(self, geometry: ConvolutionGeometry, image: int, group: int, row: int, column: int) -> int:
-        """The byte under the first tap of an output."""
-        of_image, of_group, _, of_row, of_column = self.strides
-        words = (image - self.images[0]) * of_image + (group - self.groups[0]) * of_group
-        words += (row - self.output_rows[0]) * geometry.strides[0] * of_row
-        return self.start + 4 * (words + (column - self.output_columns[0]) * geometry.strides[1] * of_column)
+    def place(self, geometry: ConvolutionGeometry, *output: int) -> int:
+        """The byte under the first tap of an output: of an image, a group, a row and a column."""
+        image, group, _, row, column = self.strides
+        strides = (image, group, geometry.strides[0] * row, geometry.strides[1] * column)
+        steps = (place - low for place, (low, _) in zip(output, self.outputs, strict=True))
+        return self.start + 4 * sum(map(mul, steps, strides))
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return (self.images[1] - self.images[0]) * self.strides[0] * 4
+        return sizes_of(self.outputs)[0] * self.strides[0] * 4
 
     def first_channel(self, geometry: ConvolutionGeometry, quad: int) -> int:
         """The first channel of a quad of any group."""
@@ -270,38 +251,35 @@ class PackedInput:
 
     def origin(self, geometry: ConvolutionGeometry) -> list[int]:
         """The input row and column of the part's first ones; negative on the border."""
-        firsts = (self.output_rows[0], self.output_columns[0])
-        return [firsts[k] * geometry.strides[k] - geometry.start_padding[k] for k in range(2)]
+        return [self.outputs[2 + k][0] * geometry.strides[k] - geometry.start_padding[k] for k in range(2)]
 
     def seen(self, geometry: ConvolutionGeometry, box: Box) -> Box | None:
         """The box of the input that a box of the part contains; None if all of it is border."""
         images, (first, end), *places, lanes = box
-        last, of_group = end - 1, geometry.input_channels_per_group
         # A box may begin with quads that hold no channel and only fill a group up.
-        channels = (
-            min(self.first_channel(geometry, first) + lanes[0], (first // self.quads + 1) * of_group),
-            min(self.first_channel(geometry, last) + lanes[1], (last // self.quads + 1) * of_group),
+        low, high = (
+            min(self.first_channel(geometry, quad) + lane, (quad // self.quads + 1) * geometry.input_channels_per_group)
+            for quad, lane in zip((first, end - 1), lanes, strict=True)
         )
         spatial = [
             (max(origin + low, 0), min(origin + high, size))
             for origin, (low, high), size in zip(self.origin(geometry), places, geometry.input_size, strict=True)
         ]
-        is_border = any(low >= high for low, high in (channels, *spatial))
-        return None if is_border else (images, channels, *spatial)
+        seen = (images, (low, high), *spatial)
+        return None if any(low >= high for low, high in seen) else seen
 
 
 def packed_parts(geometry: ConvolutionGeometry, quads: int, size_limit: int, channels_last: bool) -> list[PackedInput]:
     """The input in parts of at most `size_limit` packed bytes each. Their places in memory are not decided yet."""
 
     def part(box: Box) -> PackedInput:
-        images, groups, *outputs = box
         rows, columns = (
-            (outputs[k][1] - outputs[k][0] - 1) * geometry.strides[k]
+            (box[2 + k][1] - box[2 + k][0] - 1) * geometry.strides[k]
             + (geometry.filter_size[k] - 1) * geometry.dilations[k]
             + 1
             for k in range(2)
         )
-        return PackedInput("", 0, images, groups, outputs[0], outputs[1], rows, columns, quads, channels_last)
+        return PackedInput("", 0, box, rows, columns, quads, channels_last)
 
     outputs = whole((geometry.batch, geometry.group_count, *geometry.output_size))
     return [part(box) for box in boxes(outputs, lambda box: None if part(box).size <= size_limit else outermost(box))]
@@ -327,8 +305,9 @@ def pack_input(operands: ConvolutionOperands, part: PackedInput) -> list[Dispatc
         is_long = 4 * math.prod(sizes) > builder.elements_per_dispatch
         return largest([size - 1 for size in sizes]) if is_long else None
 
-    quads = part.groups[0] * part.quads, part.groups[1] * part.quads
-    everything = (part.images, quads, (0, part.rows), (0, part.columns), (0, 4))
+    images, groups, *_ = part.outputs
+    quads = groups[0] * part.quads, groups[1] * part.quads
+    everything = (images, quads, (0, part.rows), (0, part.columns), (0, 4))
     return [_pack_input_dispatch(operands, part, box) for box in boxes(everything, cut)]
 
 
@@ -341,7 +320,7 @@ def _pack_input_dispatch(operands: ConvolutionOperands, part: PackedInput, box: 
     image, group, _, row, column = part.strides
     is_in_vectors = box[1][0] % 4 == box[1][1] % 4 == part.quads % 4 == 0 and lanes == 4
     words = 4 if part.channels_last and is_in_vectors else 1
-    place = (box[0][0] - part.images[0]) * image + (first_group - part.groups[0]) * group
+    place = (box[0][0] - part.outputs[0][0]) * image + (first_group - part.outputs[1][0]) * group
     place += box[2][0] * row + box[3][0] * column
     count = images * quads * rows * columns // words
 

@@ -30,13 +30,7 @@ from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
 from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import EFFICIENCY
 from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
-from dmlvk.planning.quantized_linear_convolution.packing import (
-    FilterPacking,
-    PackedFilter,
-    PackedInput,
-    quads_of,
-    words_of,
-)
+from dmlvk.planning.quantized_linear_convolution.packing import PackedFilter, PackedInput, quads_of, words_of
 from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, packs_channels
 from dmlvk.planning.quantized_linear_convolution.stages import Stages, obstacle_to_packing, packing_seconds
@@ -70,9 +64,9 @@ class ProductShape:
         return quads_of(self.geometry)
 
     @property
-    def filter_packing(self) -> FilterPacking:
-        """How the filter is packed."""
-        return FilterPacking.of(self.geometry, self.channels_last)
+    def packed_filter(self) -> PackedFilter:
+        """The filter as it is packed, without a place."""
+        return PackedFilter.of(self.geometry, self.panel, self.channels_last)
 
     def padded_outputs(self, pixels: int) -> int:
         """The outputs that the kernel computes for a number of pixels, with those of a tile that are never stored."""
@@ -95,7 +89,8 @@ def product_dispatches(cutter: ProductCutter[Any]) -> list[Dispatch]:
     """
     part, packed_filter = cutter.part, cutter.packed_filter
     panels, width = packed_filter.panels_of_group, min(packed_filter.width, cutter.geometry.output_channels_per_group)
-    everything = (part.images, part.output_rows, part.groups, (0, panels), part.output_columns, (0, width))
+    images, groups, rows, columns = part.outputs
+    everything = (images, rows, groups, (0, panels), columns, (0, width))
     found = boxes(everything, lambda box: None if cutter.is_empty(box) else cutter.cut(box))
     return [cutter.dispatch(box) for box in found if not cutter.is_empty(box)]
 
@@ -122,7 +117,7 @@ class ProductPath(ConvolutionPath[AnyShape]):
 
     def obstacle_to_operands(self, problem: Problem, shape: AnyShape) -> Obstacle | None:
         """Why the operands of a tile cannot be packed."""
-        return obstacle_to_packing(shape.geometry, problem.profile, shape.quads, shape.filter_packing.words)
+        return obstacle_to_packing(shape.geometry, problem.profile, shape.quads, shape.packed_filter)
 
     def obstacle_to(self, problem: Problem) -> Obstacle | None:
         obstacles = [self.obstacle_to_geometry(problem, geometry) for geometry in problem.product_geometries]
@@ -232,11 +227,9 @@ class ProductCutter(ABC, Generic[AnyShape]):
 
     def seconds(self, box: Box) -> float:
         """A box's share of the longest time: of the outputs, with those of a tile that are never stored."""
-        return self.longest_seconds * self._outputs(box) / self._all_outputs
-
-    def _outputs(self, box: Box) -> int:
-        groups, panels = (box[dimension][1] - box[dimension][0] for dimension in (GROUP, PANEL))
-        return self.shape.outputs_of_panels(groups, panels, self.pixels(box))
+        sizes = sizes_of(box)
+        outputs = self.shape.outputs_of_panels(sizes[GROUP], sizes[PANEL], self.pixels(box))
+        return self.longest_seconds * outputs / self._all_outputs
 
     @cached_property
     def _all_outputs(self) -> int:
@@ -245,12 +238,11 @@ class ProductCutter(ABC, Generic[AnyShape]):
         return self.shape.padded_outputs(geometry.batch * math.prod(geometry.output_size))
 
     def grid(self, box: Box) -> tuple[int, int, int]:
-        pixel_groups = -(-self.pixels(box) // self.shape.pixels)
-        channel_groups = -(-(box[PANEL][1] - box[PANEL][0]) // self.shape.panels)
-        groups = box[GROUP][1] - box[GROUP][0]
+        sizes, pixel_groups = sizes_of(box), -(-self.pixels(box) // self.shape.pixels)
+        channel_groups = -(-sizes[PANEL] // self.shape.panels)
         if self.shape.tiled:
-            return channel_groups, pixel_groups, groups
-        return pixel_groups, channel_groups, groups
+            return channel_groups, pixel_groups, sizes[GROUP]
+        return pixel_groups, channel_groups, sizes[GROUP]
 
     def cut(self, box: Box) -> int | None:
         """The dimension along which a box has to be cut; None if the box fits one dispatch."""
@@ -373,7 +365,7 @@ class PackedProductPath(ProductPath[ProductShape]):
     def plan(self, problem: Problem, tile: ProductShape) -> Plan:
         stages = Stages(problem, tile.geometry, ("input",))
         table = stages.parameter_table()
-        packed_filter = stages.packed_filter(tile.panel, tile.filter_packing)
+        packed_filter = stages.packed_filter(tile.packed_filter)
         longest_seconds = self.longest_seconds(problem, tile)
 
         def product(part: PackedInput) -> list[Dispatch]:

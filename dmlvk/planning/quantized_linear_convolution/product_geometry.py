@@ -74,11 +74,6 @@ def joined_groups(geometry: ConvolutionGeometry) -> int:
     return geometry.joined if isinstance(geometry, ProductGeometry) else 1
 
 
-def has_groups(geometry: ConvolutionGeometry) -> bool:
-    """Whether the descriptor has several groups, joined or not."""
-    return geometry.group_count > 1 or joined_groups(geometry) > 1
-
-
 def has_whole_planes(geometry: ConvolutionGeometry) -> bool:
     """Whether an output pixel reads only the input pixel at its own place."""
     return (

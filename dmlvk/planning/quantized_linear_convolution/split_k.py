@@ -9,7 +9,7 @@ from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixUnitsPath, block_of
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle
-from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, joined_groups, packs_channels
+from dmlvk.planning.quantized_linear_convolution.product_geometry import ProductGeometry, packs_channels
 from dmlvk.planning.quantized_linear_convolution.questions import SPLIT_K_QUESTIONS
 from dmlvk.planning.quantized_linear_convolution.tiled_product import (
     BYTES,
@@ -71,7 +71,7 @@ class SplitKShape(TiledShape):
     def shares_pipelines(self, operations: int) -> bool:
         # With constants a first layer is faster: 3 -> 32 224x224, 8 images, takes 7.2 us and not 9.9 (H100).
         # No other layer of a network is likely to be of that kind, which reads an image of few channels.
-        is_first = joined_groups(self.geometry) == 1 and self.runs.are_rows_of_taps(self.geometry)
+        is_first = self.geometry.joined == 1 and self.runs.are_rows_of_taps(self.geometry)
         return not is_first and super().shares_pipelines(operations)
 
     def more_constants(self, images: int, extents: tuple[int, int], fetch: int) -> dict[str, int]:
@@ -147,7 +147,7 @@ class SplitKPath(MatrixUnitsPath[SplitKShape]):
         split = [replace(tile, splits=n) for tile in self.unsplit(profile, geometry) for n in SPLITS]
 
         def seconds(tile: Tile) -> float:
-            return SplitKShape.of(rules, tile, geometry).cost().seconds(rates, self.unit(profile))
+            return SplitKShape.of(rules, tile, geometry).cost().seconds(rates, rules.unit)
 
         # More than half of the subgroups have a step.
         busy = (each for each in rules.possible(split) if each.splits < 2 * -(-k_bytes // each.step))

@@ -11,15 +11,9 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import PlanBuilder, View, dense_copy
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.operands import (
-    ROW_SIZE,
-    Sources,
-    parameter_table,
-    parameter_views,
-)
+from dmlvk.planning.quantized_linear_convolution.operands import ROW_SIZE, Sources, parameter_table, parameter_views
 from dmlvk.planning.quantized_linear_convolution.packing import (
     WIDEST_PANEL,
-    FilterPacking,
     PackedFilter,
     PackedInput,
     pack_filter,
@@ -92,17 +86,15 @@ class Stages:
 
     def parameter_table(self) -> View:
         """The table of parameters, a row for each output channel. It is made once if the tensors are OWNED_BY_DML."""
-        table, dispatches = parameter_table(self.operands)
-        if table.tensor == PERSISTENT:
-            self.initialization[1].extend(dispatches)
-        else:
-            self.prepared += dispatches
+        once = all(view.tensor == PERSISTENT for view in self.operands.parameters.views.values())
+        table, dispatches = parameter_table(self.operands, once)
+        (self.initialization[1] if once else self.prepared).extend(dispatches)
         return table
 
-    def packed_filter(self, width: int, packing: FilterPacking) -> PackedFilter:
-        """The filter in panels of `width` channels. It is packed once if the tensor is OWNED_BY_DML."""
+    def packed_filter(self, wanted: PackedFilter) -> PackedFilter:
+        """The filter in panels, with a place. It is packed once if the tensor is OWNED_BY_DML."""
         arena = self.builder.persistent if self._packs_once else self.builder.scratch
-        packed, copying, dispatches = pack_filter(self.operands, arena, width, packing)
+        packed, copying, dispatches = pack_filter(self.operands, arena, wanted)
         if self._packs_once:
             self.initialization[0].extend(copying)
             self.initialization[1].extend(dispatches)
@@ -155,17 +147,13 @@ def part_limit(builder: PlanBuilder, other_size: int) -> int:
 
 
 def obstacle_to_packing(
-    geometry: ConvolutionGeometry, profile: DeviceProfile, quads: int, filter_words: int
+    geometry: ConvolutionGeometry, profile: DeviceProfile, quads: int, packed: PackedFilter
 ) -> Obstacle | None:
-    """Why the operands cannot be packed; None if they can.
-
-    quads: words of a pixel in the packed input.
-    filter_words: words of an output channel in the packed filter.
-    """
+    """Why the operands cannot be packed, with so many words of a pixel in the packed input; None if they can."""
     if (words := words_of(geometry)) > LARGEST_WORD_COUNT:
         return Obstacle("words of four taps that an output sums up in 32 bits", words, _most(LARGEST_WORD_COUNT))
     # The widest panels bound the filter's size on every path.
-    packed = PackedFilter(geometry.group_count, geometry.output_channels_per_group, WIDEST_PANEL, filter_words)
+    packed = replace(packed, width=WIDEST_PANEL, rows_after=1)
     other_size = packed.panels * packed.panel_size + geometry.output_channels * (geometry.tap_count + ROW_SIZE)
     other_size += OTHER_SCRATCH
     if other_size > (most := _scratch_limit(profile) // 2):

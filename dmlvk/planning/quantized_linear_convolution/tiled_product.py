@@ -33,7 +33,7 @@ from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOper
 from dmlvk.planning.quantized_linear_convolution.packing import (
     PREPARED_ROWS,
     UNSIGNED_FLIP,
-    FilterPacking,
+    PackedFilter,
     PackedInput,
     channel_parameters,
     channels_last,
@@ -52,7 +52,6 @@ from dmlvk.planning.quantized_linear_convolution.product import (
 )
 from dmlvk.planning.quantized_linear_convolution.product_geometry import (
     ProductGeometry,
-    has_groups,
     has_whole_planes,
     packs_channels,
 )
@@ -139,11 +138,6 @@ class Tile:
         return self.pixels * self.channels >= LARGE_TILE
 
     @property
-    def shares(self) -> int:
-        """Into how many shares the K of a tile is cut."""
-        return max(1, self.parts) * self.splits
-
-    @property
     def part_sums_size(self) -> int:
         """Bytes in which the parts of one tile's K add their sums: see parts.glsl."""
         return 4 * (self.pixels * self.channels + self.pixels + 4)
@@ -178,6 +172,11 @@ class TileRules:
     pushes_sizes: ClassVar[bool] = True
     # Bytes of shared memory beside operands and what is held for each pixel and channel.
     rest: ClassVar[int] = 2 * VECTOR_SIZE
+
+    @property
+    def unit(self) -> str:
+        """The unit that multiplies, by its name among the `Rates`."""
+        return "matrix"
 
     @property
     def largest_memory(self) -> int:
@@ -299,12 +298,10 @@ class TiledShape(ProductShape):
 
     @property
     def block(self) -> Block:
-        """The block of outputs that the kernel stores at a time."""
         return self.rules.block_of(self.tile)
 
     @cached_property
     def runs(self) -> Runs:
-        """How K lies in memory."""
         return Runs.of(self.geometry)
 
     @property
@@ -356,23 +353,23 @@ class TiledShape(ProductShape):
 
     @property
     def steps(self) -> int:
-        """The number of steps of K."""
         return -(-self.runs.size // self.tile.step)
 
     def cost(self, parameter_rounds: int = 0) -> ProductCost:
         """What the kernel does for the convolution."""
         geometry, tile = self.geometry, self.tile
         outputs = self.padded_outputs(self.all_pixels)
-        workgroups = outputs // (tile.pixels * tile.channels) * max(1, tile.parts)
+        workgroups = outputs // (tile.pixels * tile.channels) * tile.parts
         single = FETCHES_OF_A_BYTE if self.reads_single_bytes else 1
-        of_group = FETCHES_OF_A_GROUP if has_groups(geometry) and self.fetches_parts_of_lines else 1
+        has_groups = geometry.group_count * geometry.joined > 1
+        of_group = FETCHES_OF_A_GROUP if has_groups and self.fetches_parts_of_lines else 1
         return ProductCost(
             workgroups=workgroups,
             products=2 * outputs * self.runs.size,
             fetched=single * of_group * workgroups * self.fetched_bytes,
             moved=float(math.prod(geometry.input_sizes) + math.prod(geometry.output_sizes)),
             # The subgroups that share K add their sums, each in the time of a last step.
-            last_steps=outputs * ((STORES_OF_A_BYTE if is_ragged(geometry) else 1) + tile.splits - 1),
+            last_steps=outputs * ((STORES_OF_A_BYTE if is_ragged_output(geometry) else 1) + tile.splits - 1),
             waits=single * self.waits,
             parameter_rounds=parameter_rounds,
         )
@@ -380,7 +377,7 @@ class TiledShape(ProductShape):
     @property
     def steps_of_share(self) -> int:
         """The number of steps of K that a workgroup goes through."""
-        return -(-self.steps // self.tile.shares)
+        return -(-self.steps // (self.tile.parts * self.tile.splits))
 
     @property
     def fetched_bytes(self) -> int:
@@ -399,12 +396,14 @@ class TiledShape(ProductShape):
         return False
 
     @cached_property
-    def filter_packing(self) -> FilterPacking:
-        """How the filter is packed: in whole steps of K."""
+    def packed_filter(self) -> PackedFilter:
+        """The filter in whole steps of K."""
         runs, step = self.runs, self.tile.step // 4
         quads = runs.quads if runs.are_rows_of_taps(self.geometry) else 4 * runs.vectors
         layout = {"step_words": step, "run_words": 4 * runs.vectors, "runs_w": runs.of_row, "quads": quads}
-        return FilterPacking(self.steps * step, {**layout, "in_order": 1, "interleaved": self.interleaved})
+        layout |= {"in_order": 1, "interleaved": self.interleaved}
+        groups, of_group = self.geometry.group_count, self.geometry.output_channels_per_group
+        return PackedFilter(groups, of_group, self.tile.channels, self.steps * step, layout)
 
     @property
     def interleaved(self) -> int:
@@ -468,7 +467,7 @@ def in_parts(tile: Tile, profile: DeviceProfile, geometry: ProductGeometry, many
     return replace(tile, parts=-(-steps // -(-steps // parts)))
 
 
-def is_ragged(geometry: ConvolutionGeometry) -> bool:
+def is_ragged_output(geometry: ConvolutionGeometry) -> bool:
     """Whether rows of channels, or planes, are no whole words, so that each output is stored by itself."""
     if packs_channels(geometry):
         return geometry.output_channels_per_group % 4 != 0
@@ -518,13 +517,6 @@ def fetch_in_place(operands: ConvolutionOperands, shape: TiledShape, longest_sec
     return None
 
 
-def whole_input(geometry: ConvolutionGeometry, source: View) -> PackedInput:
-    """A single part: the whole input, read in place."""
-    images, groups, *outputs = whole((geometry.batch, geometry.group_count, *geometry.output_size))
-    size, quads = geometry.input_size, quads_of(geometry)
-    return PackedInput(source.tensor, source.start, images, groups, outputs[0], outputs[1], *size, quads)
-
-
 @dataclass(frozen=True)
 class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
     """One part's product on matrix units."""
@@ -546,7 +538,6 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
         return self.shape.counted_pixels(*_images(box))
 
     def turns(self, box: Box) -> int:
-        """Tiles of pixels that a workgroup computes."""
         return self.shape.turns(super().grid(box))
 
     def grid(self, box: Box) -> tuple[int, int, int]:
@@ -686,8 +677,8 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
         # Where they look for the border anyway, layers share a pipeline whose fetches look for both.
         if self._checks_border() and shape.shares_pipelines(self.operations(box)):
             return False
-        steps, shared = shape.steps, shape.steps_of_share * shape.tile.shares
-        return shape.runs.size % shape.tile.step == 0 and (steps == shared or not shape.rules.splits_k)
+        is_even = shape.steps % (shape.tile.parts * shape.tile.splits) == 0
+        return shape.runs.size % shape.tile.step == 0 and (is_even or not shape.rules.splits_k)
 
     def _store_unit(self, box: Box, stored: Range) -> int:
         """Bytes of one store to the output: 16 or 4 if neighbours in a tile always fill whole units of that size."""
@@ -817,20 +808,16 @@ class TiledPath(ProductPath[AnyTiledShape]):
         if not problem.has_owned_constants:
             turns = LARGEST_TURNS if tile.rules.takes_turns else 1
             rounds = math.ceil(tile.tile.count(tile.geometry) / (turns * rates.processors))
-        seconds = tile.cost(rounds).seconds(rates, self.unit(problem.profile))
+        seconds = tile.cost(rounds).seconds(rates, tile.rules.unit)
         # Parts of K add their sums in memory, which takes as long as a dispatch.
         return seconds + (rates.dispatch if tile.tile.parts > 1 else 0)
-
-    def unit(self, profile: DeviceProfile) -> str:
-        """The unit that multiplies, by its name among the `Rates`."""
-        return "matrix"
 
     def plan(self, problem: Problem, tile: AnyTiledShape) -> Plan:
         geometry = tile.geometry
         stages = Stages(problem, geometry, ("input",))
         stages.gather_parameters()
         rows_after = PREPARED_ROWS if problem.has_owned_constants else 1
-        packed_filter = stages.packed_filter(tile.panel, replace(tile.filter_packing, rows_after=rows_after))
+        packed_filter = stages.packed_filter(replace(tile.packed_filter, rows_after=rows_after))
         if problem.has_owned_constants:
             stages.initialization[2].extend(channel_parameters(stages.operands, packed_filter))
         operands, longest_seconds = stages.operands, self.longest_seconds(problem, tile)
@@ -847,7 +834,9 @@ class TiledPath(ProductPath[AnyTiledShape]):
                 stages.prepared.append(copying)
                 fetch = VECTORS
         if fetch is not None:
-            stages.add(product(whole_input(geometry, source), fetch, source))
+            outputs = whole((geometry.batch, geometry.group_count, *geometry.output_size))
+            part = PackedInput(source.tensor, source.start, outputs, *geometry.input_size, quads_of(geometry))
+            stages.add(product(part, fetch, source))
         elif tile.packs_input:
             fetch = VECTORS if tile.runs.aligned else WORDS
             stages.add_packed_product(tile.quads, True, lambda part: product(part, fetch))

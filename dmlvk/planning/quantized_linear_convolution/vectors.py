@@ -136,6 +136,10 @@ class VectorsRules(TileRules):
         return Tile(tile.channels, tile.pixels, tile.step, tile.own_channels, tile.own_pixels)
 
     @property
+    def unit(self) -> str:
+        return self.arithmetic.unit
+
+    @property
     def largest_memory(self) -> int:
         return self.profile.limits.max_compute_shared_memory_size
 
@@ -218,9 +222,6 @@ class VectorsPath(TiledPath[TiledShape]):
     def kernel_seconds(self, problem: Problem, tile: TiledShape) -> float:
         is_cpu = problem.profile.device_type is DeviceType.CPU
         return super().kernel_seconds(problem, tile) * (BYTES_APART if is_cpu else 1)
-
-    def unit(self, profile: DeviceProfile) -> str:
-        return arithmetic_of(profile).unit
 
 
 def _large_tile(profile: DeviceProfile, geometry: ProductGeometry, rules: VectorsRules) -> Tile:

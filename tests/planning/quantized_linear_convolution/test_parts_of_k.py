@@ -108,7 +108,7 @@ def test_no_part_is_without_a_step_where_the_planner_cuts(channels: int, filters
     desc = convolution(1, channels, (size + 2, size + 2), filters, (kernel, kernel))
     for tile in SplitKPath().tiles(Problem(desc, H200, NO_OFFSETS)):
         cut, steps = tile.tile, tile.steps
-        own_steps = -(-steps // cut.shares)
+        own_steps = -(-steps // (cut.parts * cut.splits))
         assert (cut.parts - 1) * cut.splits * own_steps < steps
         assert cut.splits & (cut.splits - 1) == 0 and cut.splits < 2 * steps
         assert cut.parts == 1 or -(-steps // cut.splits) >= MANY_STEPS
