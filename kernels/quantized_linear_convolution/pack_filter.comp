@@ -17,7 +17,8 @@
 // interleaved channels are interleaved, position and channel differ.
 //
 // Loops: one workgroup packs one output channel. Each invocation takes every gl_WorkGroupSize-th word, with four byte
-// loads each. The sums of the invocations are added up in shared memory.
+// loads each. The sums of the invocations are added up in shared memory, in two steps: few barriers, which are slow on
+// CPU drivers, and few loads one after the other.
 //
 // With JOINED, a group of panels is several groups of the filter side by side. In the channels of the other groups a
 // channel has the zero point, which is a real zero. Bytes that only fill a word up stay 0.
@@ -64,6 +65,8 @@ layout(push_constant) uniform PushConstants {
 } push;
 
 shared int sums[gl_WorkGroupSize.x];
+
+const uint ADDERS = 8;  // invocations that add up the others' sums
 
 // The row of a channel of a panel.
 uint row_of(uint channel) {
@@ -127,15 +130,24 @@ void main() {
                 sum += bitfieldExtract(int(value), 0, 8);
             }
         }
-        packed_words[base + (k / push.step_words * push.width + row) * push.step_words + k % push.step_words] = word;
+        uint step = k, in_step = 0;
+        if (push.step_words > 1) {
+            step = k / push.step_words;
+            in_step = k - step * push.step_words;
+        }
+        packed_words[base + (step * push.width + row) * push.step_words + in_step] = word;
     }
     sums[gl_LocalInvocationID.x] = sum;
     barrier();
-    for (uint i = gl_WorkGroupSize.x / 2; i > 0; i /= 2) {
-        if (gl_LocalInvocationID.x < i)
-            sums[gl_LocalInvocationID.x] += sums[gl_LocalInvocationID.x + i];
-        barrier();
+    if (gl_LocalInvocationID.x < ADDERS) {
+        for (uint i = gl_LocalInvocationID.x + ADDERS; i < gl_WorkGroupSize.x; i += ADDERS)
+            sum += sums[i];
+        sums[gl_LocalInvocationID.x] = sum;
     }
-    if (gl_LocalInvocationID.x == 0)
-        packed_words[base + push.words * push.width + channel_of_panel] = uint(sums[0]);
+    barrier();
+    if (gl_LocalInvocationID.x == 0) {
+        for (uint i = 1; i < ADDERS; ++i)
+            sum += sums[i];
+        packed_words[base + push.words * push.width + channel_of_panel] = uint(sum);
+    }
 }
