@@ -7,20 +7,35 @@ from dataclasses import replace
 import pytest
 
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
-from dmlvk.benchmark.networks.work import desc_of
+from dmlvk.benchmark.networks.work import LAYOUTS, desc_of
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionDesc
 from dmlvk.planning import device_traits
-from dmlvk.planning.plan import SCRATCH
+from dmlvk.planning.device_rates import LARGE_GPU
+from dmlvk.planning.plan import NO_OFFSETS, SCRATCH
+from dmlvk.planning.quantized_linear_convolution import matrix
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
-from dmlvk.planning.quantized_linear_convolution.matrix import MatrixRules, matrix_of
-from dmlvk.planning.quantized_linear_convolution.tiled_product import Block, Tile
-from dmlvk.tensor_desc import TensorDesc
+from dmlvk.planning.quantized_linear_convolution.matrix import (
+    ENOUGH_LARGE_TILES,
+    ENOUGH_TILES,
+    FEW_TILES,
+    LONG_K,
+    MEDIUM_TILE,
+    MOST_CHANNELS,
+    NARROW,
+    SMALL_TILE,
+    MatrixPath,
+    MatrixRules,
+    matrix_of,
+)
+from dmlvk.planning.quantized_linear_convolution.path import Problem
+from dmlvk.planning.quantized_linear_convolution.tiled_product import Block, Runs, Tile
+from dmlvk.tensor_desc import TensorDesc, TensorFlags
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.declared_memory import shared_bytes
 from tests.planning.quantized_linear_convolution.descriptors import DESCRIPTORS, NAMES, convolution, written_elements
-from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, constant, push_constant
+from tests.planning.quantized_linear_convolution.matrix_devices import MATRIX_DEVICES, push_constant
 
 
 @pytest.mark.quarter_by_day
@@ -132,45 +147,58 @@ def channels_innermost(tensor: TensorDesc) -> TensorDesc:
     return replace(tensor, strides=(height * width * channels, 1, width * channels, channels))
 
 
+PROCESSORS = [4, 16, 48, 100, 132, 200, 320, 700, 2000]
+
+
+@pytest.mark.parametrize("owned", [True, False])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("batch", [1, 8, 64])
 @pytest.mark.parametrize(
-    ("channels", "filters", "size", "channels_last", "tile", "without_parameters"),
+    "layer",
     [
-        (64, 256, 56, True, (128, 128), (64, 128)),
-        (64, 256, 56, False, (128, 128), (128, 64)),  # planes are fetched four pixels at a time, by these tiles
-        (320, 256, 56, True, (128, 128), (128, 128)),  # more steps
-        (512, 512, 14, True, (128, 128), (64, 128)),  # 392 large tiles
-        (1024, 256, 14, True, (64, 128), (64, 128)),  # 196 leave a part of a large GPU idle
-        (1024, 256, 14, False, (128, 64), (64, 128)),
-        (512, 2048, 7, True, (128, 128), (64, 128)),
-        (512, 2048, 7, False, (64, 128), (64, 128)),  # planes that are no whole words
-        (320, 1280, 7, True, (128, 128), (64, 128)),  # 250 are nearly two for each of 132 processors
-        (1024, 1050, 7, True, (128, 128), (64, 128)),  # 225; the others would be 441, which is more than a round
-        (1024, 1024, 7, True, (64, 128), (64, 128)),  # 200, and 392, which is a round
-        (32, 192, 28, True, (128, 64), (128, 64)),  # by 128 channels a quarter would be computed in vain
-        (32, 192, 28, False, (128, 64), (128, 64)),
+        Layer(64, 56, 256, 1),
+        Layer(320, 56, 256, 3),
+        Layer(512, 14, 512, 1),
+        Layer(512, 7, 2048, 1),  # planes that are no whole words
+        Layer(1024, 14, 256, 1),
+        Layer(32, 28, 192, 1),  # two tiles of 128 channels would compute a quarter in vain
+        Layer(32, 28, 32, 3),
     ],
+    ids=str,
 )
-def test_large_tiles_where_there_are_many(
-    channels: int,
-    filters: int,
-    size: int,
-    channels_last: bool,
-    tile: tuple[int, int],
-    without_parameters: tuple[int, int],
-) -> None:
-    """Where each workgroup has to work out its channels' parameters, there have to be more of them."""
-    strides = [
-        (size * size * count, 1, size * count, count) if channels_last else None for count in (channels, filters)
-    ]
-    for owned, expected in ((True, tile), (False, without_parameters)):
-        desc = convolution(
-            *(64, channels, (size, size), filters, (1, 1)),
-            input_strides=strides[0],
-            output_strides=strides[1],
-            everything_owned=owned,
-        )
-        product = plan(desc, profiles.load("nvidia-h200"), path="matrix").stages[-1][0]
-        assert product.specialization[10:12] == expected, owned
+def test_tiles_are_enough_for_the_processors(layer: Layer, batch: int, layout: str, owned: bool) -> None:
+    """Whatever their number: large tiles where each has many, and where few are left for each, small or medium ones.
+
+    With more processors, tiles never get larger.
+    """
+    desc, areas = desc_of(layer, batch, layout), []
+    if not owned:
+        desc = replace(desc, filter_tensor=replace(desc.filter_tensor, flags=TensorFlags.NONE))
+    for processors in PROCESSORS:
+        profile = replace(profiles.load("nvidia-h200"), rates=replace(LARGE_GPU, processors=processors))
+        problem, in_words = Problem(desc, profile, NO_OFFSETS), layout == "nhwc"
+        assert problem.has_owned_constants == owned
+        (geometry,) = problem.product_geometries
+        shape = MatrixPath().shape(problem, geometry)
+        assert shape is not None
+        tile, smallest = shape.tile, min(_area(each) for each in matrix._tiles(profile, shape.block, in_words))
+        of_each = tile.count(geometry) / processors
+        if tile == MEDIUM_TILE:
+            assert 1 < of_each <= 2 and Runs.of(geometry).size >= LONG_K
+        elif replace(tile, step=0, channels=0) == replace(SMALL_TILE[in_words], step=0, channels=0):
+            assert of_each <= FEW_TILES[in_words] or _area(tile) <= smallest
+        elif tile.is_large:
+            assert of_each >= ENOUGH_LARGE_TILES[owned]
+        else:
+            assert of_each >= ENOUGH_TILES or _area(tile) <= smallest
+        computed = -(-layer.filters // tile.channels) * tile.channels
+        assert tile.channels <= NARROW or computed < MOST_CHANNELS * -(-layer.filters // NARROW) * NARROW
+        areas.append(_area(tile))
+    assert areas == sorted(areas, reverse=True)
+
+
+def _area(tile: Tile) -> int:
+    return tile.pixels * tile.channels
 
 
 @pytest.mark.parametrize(
@@ -189,27 +217,6 @@ def test_tiles_take_turns_while_a_gpu_stays_busy(batch: int, channels: int, size
     assert push_constant(product, "turns") == turns
     pixels = batch * size * size // product.specialization[10]
     assert product.groups == (max(1, channels // product.specialization[11]), -(-pixels // turns), 1)
-
-
-@pytest.mark.parametrize(
-    ("batch", "layer", "layout", "tile"),
-    [
-        (8, Layer(1024, 14, 512, 1), "nhwc", (64, 64, 128)),  # 200 of them: 8.3 us, and 9.2 by the smaller tile
-        (8, Layer(1024, 7, 2048, 1), "nhwc", (64, 64, 128)),  # 224: 8.2 and 9.4
-        (8, Layer(448, 14, 512, 1), "nhwc", (32, 64, 128)),  # short K
-        (8, Layer(1024, 14, 256, 1), "nhwc", (32, 64, 128)),  # 100 leave processors idle
-        (32, Layer(1024, 14, 256, 1), "nhwc", (64, 128, 64)),  # 392 are three for some
-        (8, Layer(1024, 7, 2048, 1), "nchw", (64, 64, 128)),  # 13.8 and 15.2
-        (8, Layer(112, 14, 672, 1), "nchw", (64, 64, 64)),  # 275: 4.8 and 5.1
-    ],
-)
-def test_tiles_of_long_steps_where_a_processor_has_two(
-    batch: int, layer: Layer, layout: str, tile: tuple[int, int, int]
-) -> None:
-    """As they were measured on an H200, whose processors are 132."""
-    product = plan(desc_of(layer, batch, layout), profiles.load("nvidia-h200"), path="matrix").stages[-1][0]
-    pixels, channels = product.specialization[10:12]
-    assert (pixels, channels, 16 * constant(product, "STEP")) == tile
 
 
 def test_planes_in_place_are_never_cut_apart() -> None:
