@@ -83,6 +83,84 @@ def as_written_by_one(graph: Graph) -> None:
             producers |= dict.fromkeys(node.writes, node)
 
 
+def merge_conversions(graph: Graph) -> dict[int, str]:
+    """Put one quantization in the place of two, one behind the other, as ONNX Runtime does when it optimizes.
+
+    QuantizeLinear, DequantizeLinear with one scale and zero point, and the same two with others: it leaves the first
+    node and the last, with the scale and zero point of the range that the two have in common.
+
+    Returns why nodes are no longer in the graph, by number.
+    """
+    producers, users = graph.producers(), graph.users()
+    now: dict[int, Node] = {}
+    reasons: dict[int, str] = {}
+
+    def next_of(node: Node) -> Node | None:
+        """The only node that reads what a node writes."""
+        following = users.get(node.outputs[0], ())
+        return following[0] if len(following) == 1 and node.outputs[0] not in graph.outputs else None
+
+    for given in graph.nodes:
+        inner = now.get(given.index, given)
+        if inner.op_type != "DequantizeLinear" or inner.domain:
+            continue
+        between = [inner]
+        second = next_of(inner)
+        while second is not None and second.op_type == "Identity":
+            between.append(second)
+            second = next_of(second)
+        first, last = producers.get(inner.input(0)), None if second is None else next_of(second)
+        if first is None or second is None or last is None or next_of(first) is not inner:
+            continue
+        if [node.op_type for node in (first, second, last)] != ["QuantizeLinear", "QuantizeLinear", "DequantizeLinear"]:
+            continue
+        merged = _merged(_pair(first, inner, graph), _pair(second, last, graph))
+        if merged is None:
+            continue
+        names = [graph.new_name("scale"), graph.new_name("zero_point")]
+        for name, value in zip(names, merged, strict=True):
+            graph.set_constant(name, value)
+        for node, source in ((first, first.input(0)), (last, first.outputs[0])):
+            proto = onnx.NodeProto()
+            proto.CopyFrom(node.proto)
+            proto.input[:] = [source, *names]
+            now[node.index] = made = replace(graph.new_node(proto), index=node.index)
+            producers[made.outputs[0]] = made
+        users[first.outputs[0]] = [now[last.index]]
+        reasons |= {node.index: f"into {first.name!r}, which has the range of both" for node in (*between, second)}
+    graph.nodes = [now.get(node.index, node) for node in graph.nodes if node.index not in reasons]
+    return reasons
+
+
+def _pair(quantizer: Node, dequantizer: Node, graph: Graph) -> tuple[np.ndarray, np.ndarray] | None:
+    """The scale and the zero point of bytes that two conversions have; None if they have no constant ones in common."""
+    found = [[graph.constant(name) for name in node.inputs[1:3]] for node in (quantizer, dequantizer)]
+    values = [value for pair in found for value in pair if value is not None and value.size == 1]
+    if len(values) != 4 or any(value != other for value, other in zip(values[:2], values[2:], strict=True)):
+        return None
+    scale, zero_point = values[:2]
+    return (scale, zero_point) if scale.dtype == np.float32 and zero_point.dtype in (np.uint8, np.int8) else None
+
+
+def _merged(
+    first: tuple[np.ndarray, np.ndarray] | None, second: tuple[np.ndarray, np.ndarray] | None
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Scale and zero point of the range that two have in common, in ONNX Runtime's arithmetic of floats."""
+    if first is None or second is None or first[1].dtype != second[1].dtype or first == second:
+        return None
+    kind = first[1].dtype
+    limits = np.iinfo(kind)
+    ends = [
+        [np.float32(end - int(zero)) * scale.reshape(()) for end in (limits.min, limits.max)]
+        for scale, zero in (first, second)
+    ]
+    low, high = max(ends[0][0], ends[1][0]), min(ends[0][1], ends[1][1])
+    scale = np.float32(high - low) / np.float32(limits.max - limits.min)
+    zero = np.float32(limits.min) - low / scale
+    # To the nearest integer, ties away from zero.
+    return np.asarray(scale, np.float32), np.asarray(np.trunc(zero + np.copysign(np.float32(0.5), zero)), kind)
+
+
 def _is_known_to_onnx(node: Node, graph: Graph) -> bool:
     """Whether a conversion of com.microsoft is also one of ONNX in the model's version."""
     if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):

@@ -216,6 +216,8 @@ class InferenceSession(Pickled):
         self._folded = folding.take_constants(graph)
         quantization.as_written_by_one(graph)
         if fuse_qdq:
+            if not quantization.has_quantized_operators(graph):
+                self._folded |= quantization.merge_conversions(graph)
             quantization.quantize_as_optimized(graph)
         absorbed, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         graph.host_optimizes = bool(self._fused) or not quantization.has_quantized_operators(graph)

@@ -400,6 +400,39 @@ def test_movement_beside_a_group(device: dmlvk.Device, group: str, mover: str, i
     require_equal(found, onnx_runtime(model, {"x": x}))
 
 
+# Scale and zero point of two quantizations: either is finer or wider, they have half a range in common, or all of it.
+TWICE = [((0.02, 128), (0.05, 100)), ((0.05, 3), (0.02, 250)), ((0.03, 0), (0.03, 255)), ((0.04, 77), (0.04, 77))]
+
+
+@pytest.mark.parametrize("between", [[], ["Identity"], ["Relu"]])
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("pairs", TWICE)
+def test_values_that_are_quantized_twice(
+    device: dmlvk.Device, pairs: tuple[tuple[float, int], tuple[float, int]], kind: Any, between: list[str]
+) -> None:
+    """ONNX Runtime quantizes once, to the range that both have, unless something is between them."""
+    x = elements(np.random.default_rng(6), np.float32, (2, 300)) * 3
+    constants: dict[str, Array] = {}
+    nodes: list[Node] = []
+    value = "x"
+    for k, (scale, zero) in enumerate(pairs):
+        constants |= {
+            f"s{k}": np.array(scale, np.float32),
+            f"z{k}": np.array(zero - (128 if kind == np.int8 else 0), kind),
+        }
+        nodes.append(("QuantizeLinear", [value, f"s{k}", f"z{k}"], [f"q{k}"], {}))
+        nodes.append(("DequantizeLinear", [f"q{k}", f"s{k}", f"z{k}"], [f"f{k}"], {}))
+        value = f"f{k}"
+        for operator in between if k == 0 else ["LeakyRelu"]:
+            nodes.append((operator, [value], [f"o{k}"], {}))
+            value = f"o{k}"
+    model = model_of(nodes, {"x": x}, {"o1": np.float32}, constants)
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    require_equal(found, onnx_runtime(model, {"x": x}))
+    places = [place for _, operator, place in rows[1:-2] if operator != "Relu"]
+    assert (set(places) == {"folded"}) == (between != ["Relu"] and pairs[0] != pairs[1])
+
+
 def counted(getter: Callable[[GraphNode], Any], counts: Counter[str]) -> property:
     def get(node: GraphNode) -> Any:
         counts["asked"] += 1
