@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -33,6 +35,19 @@ REPORTS = importlib.import_module("dmlvk.command_line.conformance_reports")
 def conformance(*arguments: str, cases: str = DRILLS) -> Result:
     command = ["conformance", "--device", DEVICE_NAMES[0], "--cases", cases, "--jobs", "1", *arguments]
     return CliRunner().invoke(main, command)
+
+
+@pytest.fixture(scope="module")
+def three_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
+    """The results of three cases that pass, of a run with further arguments: one run for all tests that begin so."""
+
+    @cache
+    def results(*arguments: str) -> bytes:
+        path = tmp_path_factory.mktemp("results") / "results.jsonl"
+        assert conformance("slice1:good:number=0;*", "--json", str(path), *arguments).exit_code == 0
+        return path.read_bytes()
+
+    return results
 
 
 def test_list_prints_what_would_run() -> None:
@@ -263,19 +278,21 @@ def test_ctrl_c_before_the_first_case(moment: str, monkeypatch: pytest.MonkeyPat
     assert finished.output == "Interrupted\n"
 
 
-def test_a_resumed_run_in_a_new_file_is_whole(tmp_path: Path) -> None:
+def test_a_resumed_run_in_a_new_file_is_whole(three_results: Callable[..., bytes], tmp_path: Path) -> None:
     """The new file can be resumed in turn."""
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    assert conformance("slice1:good:number=0;*", "--json", str(first)).exit_code == 0
-    before = first.read_bytes()
+    before = three_results()
+    first.write_bytes(before)
     assert conformance("slice1:good:type=u8;*", "--resume", str(first), "--json", str(second)).exit_code == 0
     assert first.read_bytes() == before
     assert len(read_results(second).results) == 3 + 5
 
 
-def test_a_device_that_did_not_close_is_not_held_against_the_resumed_run(tmp_path: Path) -> None:
+def test_a_device_that_did_not_close_is_not_held_against_the_resumed_run(
+    three_results: Callable[..., bytes], tmp_path: Path
+) -> None:
     path = tmp_path / "results.jsonl"
-    assert conformance("slice1:good:number=0;*", "--json", str(path)).exit_code == 0
+    path.write_bytes(three_results())
     with ResultsWriter(path) as writer:
         writer.write(ConformanceResult(CLOSING, "device", Status.DEVICE_LOST, "crash:close", "it hung"))
     assert not read_results(path).succeeded
@@ -292,11 +309,10 @@ def test_a_device_that_did_not_close_is_not_held_against_the_resumed_run(tmp_pat
 )
 @pytest.mark.parametrize("option", ["--resume", "--json"])
 def test_results_of_other_paths_are_neither_resumed_nor_added_to(
-    first: list[str], then: list[str], message: str, option: str, tmp_path: Path
+    three_results: Callable[..., bytes], first: list[str], then: list[str], message: str, option: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "results.jsonl"
-    assert conformance("slice1:good:number=0;*", "--json", str(path), *first).exit_code == 0
-    before = path.read_bytes()
+    path, before = tmp_path / "results.jsonl", three_results(*first)
+    path.write_bytes(before)
     finished = conformance("slice1:good:number=0;*", option, str(path), *then)
     assert finished.exit_code == 1
     assert finished.output.startswith(f"Error: {path} ")
@@ -305,9 +321,11 @@ def test_results_of_other_paths_are_neither_resumed_nor_added_to(
     assert path.read_bytes() == before
 
 
-def test_results_without_validation_do_not_stand_for_those_with_it(tmp_path: Path) -> None:
+def test_results_without_validation_do_not_stand_for_those_with_it(
+    three_results: Callable[..., bytes], tmp_path: Path
+) -> None:
     path = tmp_path / "results.jsonl"
-    assert conformance("slice1:good:number=0;*", "--json", str(path)).exit_code == 0
+    path.write_bytes(three_results())
     environment = read_results(path).environment
     assert environment is not None
     watched = replace(environment, validated=True)
