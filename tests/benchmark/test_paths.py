@@ -16,23 +16,10 @@ from dmlvk._common.bits import equal_bits
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks import Network
 from dmlvk.benchmark.networks.work import desc_of, work_of
-from tests.amount import THOROUGH
 
 FOLDER = Path(paths.__file__).parent / "results"
 RESULTS = FOLDER / "nvidia-h200-paths.jsonl"
 RANDOM = FOLDER / "nvidia-h200-random-paths.jsonl"
-
-
-@pytest.fixture(scope="module")
-def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The record, by day of every second layer: all lines of its batches, layouts and profiles."""
-    lines = RESULTS.read_text(encoding="utf-8").splitlines(keepends=True)
-    if not THOROUGH:
-        layers = sorted({json.dumps(json.loads(line)["layer"]) for line in lines})[::2]
-        lines = [line for line in lines if json.dumps(json.loads(line)["layer"]) in layers]
-    file = tmp_path_factory.mktemp("paths") / RESULTS.name
-    file.write_text("".join(lines), encoding="utf-8")
-    return file
 
 
 @pytest.mark.parametrize(
@@ -42,10 +29,8 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param(RANDOM, 500 + 300, 1.08, id="random", marks=pytest.mark.nightly),
     ],
 )
-def test_choices_are_close_to_the_fastest_path(some: Path, file: Path, count: int, worst_mean: float) -> None:
+def test_choices_are_close_to_the_fastest_path(file: Path, count: int, worst_mean: float) -> None:
     """By recorded times; of a few choices there is none, because they were estimated to take far longer."""
-    if file == RESULTS:
-        file, count = some, count if THOROUGH else count // 2 + 2
     found = [choice for _, choice in paths.choices(file, "nvidia-h200")]
     measured = [choice.ratio for choice in found if choice.chosen in choice.seconds]
     assert len(found) == count and len(measured) > 0.97 * count
@@ -53,10 +38,10 @@ def test_choices_are_close_to_the_fastest_path(some: Path, file: Path, count: in
     assert max(measured) <= 2
 
 
-def test_a_tuned_device_takes_the_fastest_path(some: Path) -> None:
+def test_a_tuned_device_takes_the_fastest_path() -> None:
     """What an H200 chose for itself, by later times; those without matrices were not tuned."""
-    found = [choice for _, choice in paths.choices(some, "nvidia-h200", is_tuned=True)]
-    assert len(found) == (816 if THOROUGH else 408) and max(choice.ratio for choice in found) < paths.TUNED_TOLERANCE
+    found = [choice for _, choice in paths.choices(RESULTS, "nvidia-h200", is_tuned=True)]
+    assert len(found) == 816 and max(choice.ratio for choice in found) < paths.TUNED_TOLERANCE
 
 
 def test_a_late_choice_is_shown(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from dmlvk import DataType, TensorDesc
 from dmlvk.operators import QuantizedLinearAveragePoolingDesc
 from dmlvk.operators.quantized_linear_average_pooling import PARAMETER_FIELDS
 from dmlvk.reference.quantized_linear_average_pooling import run as reference
-from tests.amount import examples
+from tests.amount import THOROUGH, examples
 from tests.kernels.pooling import layouts, run, spatial_fields, tensor_sizes
 from tests.layouts import random_bytes, view
 
@@ -99,12 +99,9 @@ def test_any_windows_of_any_layout(
 @pytest.mark.parametrize("data_type", [DataType.INT8, DataType.UINT8])
 def test_usual_windows(device: dmlvk.Device, data_type: DataType, is_last: bool) -> None:
     """Vectors of channels and words of rows, with equal scales and others."""
-    for window, stride, padding, include_padding in (
-        (2, 2, 0, False),
-        (3, 2, 1, False),
-        (3, 1, 1, True),
-        (7, 3, 3, False),
-    ):
+    windows = ((2, 2, 0, False), (3, 2, 1, False), (3, 1, 1, True), (7, 3, 3, False))
+    # By day two of them with unsigned bytes.
+    for window, stride, padding, include_padding in windows if THOROUGH or data_type == DataType.INT8 else windows[1:3]:
         fields = {"strides": [stride] * 2, "window_size": [window] * 2}
         fields |= {"start_padding": [padding] * 2, "end_padding": [padding] * 2}
         desc = described((2, 48, 16, 24), is_last, data_type, **fields, include_padding=include_padding)
