@@ -6,15 +6,29 @@ from dataclasses import replace
 
 import pytest
 
+from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
+from dmlvk.benchmark.networks.work import LAYOUTS, desc_of
 from dmlvk.conformance.profiles import PROFILES, narrowed_limits
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.errors import PathError
-from dmlvk.planning.device_rates import LARGE_GPU
+from dmlvk.planning import device_traits
+from dmlvk.planning.device_rates import LARGE_GPU, rates_of
 from dmlvk.planning.device_traits import ROUNDING
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.plan import CLEAN, Dispatch
+from dmlvk.planning.plan import CLEAN, NO_OFFSETS, Dispatch
 from dmlvk.planning.quantized_linear_convolution.choice import convolution_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
+from dmlvk.planning.quantized_linear_convolution.path import Problem
+from dmlvk.planning.quantized_linear_convolution.tiled_product import Runs
+from dmlvk.planning.quantized_linear_convolution.vectors import (
+    FEW_SUMS,
+    HALF_STEP,
+    MANY_HALF_STEPS,
+    NARROW,
+    VectorsPath,
+    VectorsRules,
+    _large_tile,
+)
 from tests import profiles
 from tests.planning.limits import check_plan
 from tests.planning.quantized_linear_convolution.descriptors import (
@@ -200,72 +214,57 @@ def test_what_would_take_too_many_dispatches_is_refused(name: str, device: str, 
     assert len(found.dispatches) < 6000
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("batch", [1, 64])
+@pytest.mark.parametrize("lacks", ["no-matrix", "no-dot-product"])
+@pytest.mark.parametrize("device", ["nvidia-h200", "intel-skl"])
 @pytest.mark.parametrize(
-    ("device", "batch", "channels", "size", "filters", "kernel", "tile"),
+    "layer",
     [
-        ("nvidia-h200", 64, 128, 28, 128, 3, (128, 64, 64)),  # 784 large tiles
-        ("nvidia-h200", 64, 256, 14, 256, 3, (128, 64, 64)),  # 392
-        ("nvidia-h200", 64, 64, 56, 32, 1, (64, 32, 128)),  # channels for half a tile
-        ("nvidia-h200", 64, 512, 7, 512, 3, (32, 64, 128)),
-        ("nvidia-h200", 64, 24, 56, 144, 1, (64, 64, 32)),  # K ends in the first half of a step
-        ("nvidia-h200", 64, 96, 56, 144, 1, (64, 64, 32)),
-        ("nvidia-h200", 64, 3, 112, 64, 7, (64, 64, 32)),  # seven half steps
-        ("nvidia-h200", 64, 544, 56, 144, 1, (128, 64, 64)),  # after so many steps that the last hardly counts
-        ("nvidia-h200", 1, 64, 56, 256, 1, (32, 64, 64)),  # K is no longer than this step
-        ("nvidia-h200", 1, 80, 56, 256, 1, (32, 64, 128)),
-        ("amd-navi21", 64, 128, 28, 128, 3, (64, 64, 64)),  # fewer registers
+        Layer(128, 28, 128, 3),
+        Layer(64, 56, 32, 1),  # channels for half a tile
+        Layer(512, 7, 512, 3),  # planes that are no whole words
+        Layer(24, 56, 144, 1),  # K ends in the first half of a step
+        Layer(96, 56, 144, 1),
+        Layer(544, 56, 144, 1),  # after so many steps that the last hardly counts
+        Layer(64, 56, 256, 1),  # K is no longer than a step
+        Layer(3, 112, 64, 7),
     ],
+    ids=str,
 )
-def test_tiles_follow_the_size(
-    device: str, batch: int, channels: int, size: int, filters: int, kernel: int, tile: tuple[int, int, int]
-) -> None:
-    last = [(size * size * c, 1, size * c, c) for c in (channels, filters)]
-    shape = (batch, channels, (size, size), filters, (kernel, kernel))
-    padding = (kernel // 2, kernel // 2)
-    desc = convolution(*shape, padding=padding, input_strides=last[0], output_strides=last[1])
-    product = plan(desc, PROFILES["no-matrix"](profiles.load(device)), path="vectors").dispatches[-1]
-    found = constant(product, "TILE_PIXELS"), constant(product, "TILE_CHANNELS"), 16 * constant(product, "STEP")
-    assert found == tile
+def test_tiles_follow_the_size(layer: Layer, device: str, lacks: str, batch: int, layout: str) -> None:
+    """Whatever the number of processors: large tiles where each has many small ones, where an invocation has registers
+    for their sums. With more processors, tiles never get larger.
+    """
+    desc, areas = desc_of(layer, batch, layout), []
+    profile = PROFILES["no-matrix"](profiles.load(device))
+    profile = PROFILES[lacks](profile) if lacks != "no-matrix" else profile
+    for processors in (4, 16, 48, 132, 320, 2000):
+        problem = Problem(desc, replace(profile, rates=replace(rates_of(profile), processors=processors)), NO_OFFSETS)
+        (geometry,) = problem.product_geometries
+        shape = VectorsPath().shape(problem, geometry)
+        assert shape is not None and isinstance(shape.rules, VectorsRules)
+        rules, of, tile = shape.rules, shape.rules.arithmetic, shape.tile
+        is_narrow, size = layer.filters <= NARROW, Runs.of(geometry).size
+        small = of.narrow if is_narrow else rules.laid(of.small)
+        large = of.narrow_large if is_narrow else _large_tile(profile, geometry, rules)
+        are_many = small.count(geometry) >= of.few_tiles * processors
+        if replace(tile, parts=1) not in (small, of.short[0]):
+            assert are_many and rules.suits(tile)
+            if not is_narrow and _ends_early(size, rules.laid(of.large).step):
+                assert tile.step == HALF_STEP
+        elif are_many:
+            assert small == large or not rules.suits(large)
+        if tile == of.short[0] != small:
+            assert size <= tile.step and of.short[1] == rules.in_words and not are_many
+        if device_traits.has_few_registers(profile):
+            assert tile.own_pixels * tile.own_channels <= FEW_SUMS
+        areas.append(tile.pixels * tile.channels)
+    assert areas == sorted(areas, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("device", "batch", "channels", "size", "filters", "kernel", "layout", "tile", "own"),
-    [
-        ("nvidia-h200", 64, 64, 56, 256, 1, "nhwc", (64, 64, 32), (4, 8)),
-        ("nvidia-h200", 64, 64, 56, 256, 1, "nchw", (64, 64, 32), (8, 4)),
-        ("nvidia-h200", 64, 512, 7, 512, 3, "nhwc", (64, 64, 32), (4, 8)),  # 784 small tiles
-        ("nvidia-h200", 1, 256, 14, 256, 3, "nhwc", (64, 32, 64), (4, 4)),
-        ("nvidia-h200", 1, 256, 14, 256, 3, "nchw", (32, 64, 64), (4, 4)),
-        ("nvidia-h200", 1, 64, 56, 64, 1, "nchw", (64, 32, 64), (8, 4)),  # planes as they lie, for a K of one step
-        ("nvidia-h200", 64, 64, 56, 32, 1, "nhwc", (64, 32, 32), (8, 4)),  # channels for half a tile
-        ("nvidia-h200", 1, 64, 56, 32, 1, "nhwc", (64, 32, 64), (4, 4)),
-        ("intel-skl", 64, 64, 56, 256, 1, "nhwc", (64, 32, 64), (4, 4)),  # few registers
-        ("apple-m1", 1, 64, 56, 64, 1, "nchw", (32, 64, 64), (4, 4)),
-    ],
-)
-def test_tiles_of_floats(
-    device: str,
-    batch: int,
-    channels: int,
-    size: int,
-    filters: int,
-    kernel: int,
-    layout: str,
-    tile: tuple[int, int, int],
-    own: tuple[int, int],
-) -> None:
-    last = [(size * size * c, 1, size * c, c) if layout == "nhwc" else None for c in (channels, filters)]
-    shape = (batch, channels, (size, size), filters, (kernel, kernel))
-    padding = (kernel // 2, kernel // 2)
-    desc = convolution(*shape, padding=padding, input_strides=last[0], output_strides=last[1])
-    profile = PROFILES["no-dot-product"](PROFILES["no-matrix"](profiles.load(device)))
-    made = plan(desc, profile, path="vectors")
-    check_plan(made, desc, profile)
-    product = made.dispatches[-1]
-    assert product.kernel.endswith("/vectors_float32")
-    found = constant(product, "TILE_PIXELS"), constant(product, "TILE_CHANNELS"), 16 * constant(product, "STEP")
-    assert found == tile
-    assert (constant(product, "SUBGROUP_PIXELS"), constant(product, "SUBGROUP_CHANNELS")) == own
+def _ends_early(size: int, step: int) -> bool:
+    return 0 < size % step <= HALF_STEP and size < MANY_HALF_STEPS * HALF_STEP
 
 
 def test_a_step_of_floats_is_no_longer_than_their_sums_are_exact() -> None:
