@@ -57,6 +57,7 @@ ON_MATRIX_UNITS = {
 # devices with the features. A kernel that is not named here runs on every Vulkan 1.2 device.
 FEATURE_KERNELS = {
     "_dequantize_linear/float32": {ROUNDING_MODE_RTE},
+    "byte_resample/float32": {ROUNDING_MODE_RTE},
     "byte_softmax/float32": {ROUNDING_MODE_RTE},
     "byte_table_mean/float32": {ROUNDING_MODE_RTE},
     "element_wise_add/float32": {ROUNDING_MODE_RTE},

@@ -20,7 +20,7 @@ from dmlvk.onnx.errors import ModelError, NotOnDeviceError
 from dmlvk.onnx.graph import MICROSOFT, Array, Graph, Node
 from dmlvk.onnx.host import HostPart
 
-DOMAIN, OPERATOR, MEAN = "dmlvk", "ByteTable", "ByteTableMean"
+DOMAIN, OPERATOR, MEAN, RESIZE = "dmlvk", "ByteTable", "ByteTableMean", "QLinearResize"
 BYTES = (TensorProto.UINT8, TensorProto.INT8)
 # Operators that map each element by itself, and those of two operands. Elu, Celu, Selu and Softplus are not among them:
 # ONNX Runtime's results depend on an element's place in a vector.

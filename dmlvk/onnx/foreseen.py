@@ -120,6 +120,11 @@ def _known(node: Node, graph: Graph) -> list[onnx.NodeProto]:
     """A node; for one that inference does not know, known nodes whose outputs have the same types and sizes."""
     if node.domain != byte_functions.DOMAIN:
         return [as_inference_knows(node.proto)]
+    if node.op_type == byte_functions.RESIZE:
+        resize = onnx.NodeProto()
+        resize.CopyFrom(node.originals[1].proto)
+        resize.input[0], resize.output[0] = node.inputs[0], node.outputs[0]
+        return [resize]
     between = f"{node.outputs[0]}:broadcast"
     if node.op_type == byte_functions.MEAN:
         mean = onnx.NodeProto()

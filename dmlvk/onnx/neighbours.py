@@ -1,4 +1,4 @@
-"""The convolution's neighbours: tables of bytes, additions, pools, QuantizeLinear and DequantizeLinear, and Resize."""
+"""The convolution's neighbours: tables of bytes, additions, pools, QuantizeLinear and DequantizeLinear."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dmlvk.onnx.byte_functions import BYTES, repeated, table_of
 from dmlvk.onnx.convolution import ConvolutionTensors, require_quantized, spatial_arrays
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import ROWS_OF_ONE_AXIS, Graph, Node
-from dmlvk.onnx.movement import MOST_WINDOWS, concatenate, windowed
+from dmlvk.onnx.movement import concatenate
 from dmlvk.onnx.program import Array, ProgramBuilder, Value, type_name
 from dmlvk.operators import (
     ActivationReluDesc,
@@ -31,7 +31,7 @@ from dmlvk.operators import (
     QuantizedLinearAveragePoolingDesc,
 )
 from dmlvk.operators.byte_softmax import MOST_STEPS
-from dmlvk.tensor_desc import MAXIMUM_RANK, TensorDesc
+from dmlvk.tensor_desc import TensorDesc
 
 # Scales further apart than this leave the range in which all arithmetic is exact.
 LEAST_RATIO = 2.0**-20
@@ -508,14 +508,6 @@ def check_dequantize(node: Node, graph: Graph) -> None:
     check_scales((1,))(node, graph)
 
 
-def check_resize(node: Node, graph: Graph) -> None:
-    """Refuse all modes but the nearest element."""
-    if node.attributes.get("mode", b"nearest") != b"nearest":
-        raise NotOnDeviceError("its mode is not nearest")
-    if node.attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch" or node.version < 11:
-        raise NotOnDeviceError("it keeps the aspect ratio, or is older than version 11")
-
-
 def plan_where(node: Node, builder: ProgramBuilder) -> None:
     """Where of bytes, and QLinearWhere: an operand of another scale or zero point than the output goes by its table."""
     operands = [node.input(k) for k in ((1, 2) if not node.domain else (1, 4))]
@@ -593,130 +585,3 @@ def requantized(scale: Array, zero: Array, new_scale: Array, new_zero: Array) ->
 def check_quantized_concat(node: Node, graph: Graph) -> None:
     """Refuse what the tables need and is not constant."""
     check_scales((0, *range(3, len(node.inputs), 3)))(node, graph)
-
-
-def plan_resize(node: Node, builder: ProgramBuilder) -> None:
-    """Resize to the nearest element.
-
-    Axes of whole factors are one copy from strides of 0. The others are gathered first, one after the other: where the
-    indices repeat every p elements, p windows beside each other.
-    """
-    source = builder.value(node.inputs[0])
-    shape = source.shape
-    if not shape:
-        raise NotOnDeviceError("its input is a single element")
-    rank = len(shape)
-    axes = [int(axis) % rank for axis in node.attributes.get("axes", range(rank))]
-    given = builder.parameter(node.input(2)) if node.input(2) else np.zeros(0)
-    scales, lengths = [np.float32(1)] * rank, list(shape)
-    if given.size:
-        for axis, scale in zip(axes, given.astype(np.float32), strict=True):
-            scales[axis], lengths[axis] = scale, int(np.float32(shape[axis]) * scale)
-    else:
-        for axis, length in zip(axes, builder.integers(node.input(3)), strict=True):
-            scales[axis], lengths[axis] = np.float32(length) / np.float32(shape[axis]), length
-    if min(lengths) < 1:
-        raise NotOnDeviceError(f"its output would have the sizes {lengths}")
-    whole, pieces = [1] * rank, {}
-    for k in range(rank) if lengths != list(shape) else ():  # of the same sizes it is a copy, whatever the scales are
-        indices = _nearest(node, shape[k], lengths[k], scales[k])
-        factor = lengths[k] // shape[k]
-        if factor * shape[k] == lengths[k] and np.array_equal(indices, np.arange(lengths[k]) // factor):
-            whole[k] = factor
-        else:
-            pieces[k] = _windows(indices)
-    if sum(map(len, pieces.values())) > MOST_WINDOWS:
-        raise NotOnDeviceError(f"sizes {list(shape)} to {lengths} take more than {MOST_WINDOWS} copies")
-    if sum(factor > 1 for factor in whole) + rank > MAXIMUM_RANK or (pieces and rank == MAXIMUM_RANK):
-        raise NotOnDeviceError(f"its input has rank {rank}, which leaves no dimension along which elements repeat")
-    # The axis that shrinks the most comes first, so that the least is moved.
-    for k in sorted(pieces, key=lambda axis: lengths[axis] / shape[axis]):
-        source = _gathered(builder, f"{node.outputs[0]}:{k}", source, k, pieces[k])
-    if max(whole) == 1:
-        builder.view(node.outputs[0], source, source.shape)
-    else:
-        builder.set(node.outputs[0], _repeated(builder, source, whole))
-
-
-def _windows(indices: Array) -> list[range]:
-    """The fewest ranges that give some indices when they are interleaved: the first of each, the second of each, ..."""
-    length = len(indices)
-    for count in (count for count in range(1, MOST_WINDOWS + 1) if length % count == 0):
-        steps = indices[count:] - indices[:-count]
-        turns = [steps[k::count] for k in range(count)]
-        if all(len(turn) == 0 or (turn[0] > 0 and (turn == turn[0]).all()) for turn in turns):
-            found = []
-            for k, turn in enumerate(turns):
-                step = int(turn[0]) if len(turn) else 1
-                found.append(range(int(indices[k]), int(indices[k]) + step * (length // count), step))
-            return found
-    return [range(0)] * (MOST_WINDOWS + 1)
-
-
-def _gathered(builder: ProgramBuilder, name: str, source: Value, axis: int, windows: Sequence[range]) -> Value:
-    """The elements of windows along an axis, interleaved."""
-    source = builder.in_own_order(source)
-    names = []
-    for number, window in enumerate(windows):
-        names.append(f"{name}:{number}")
-        ranges = [range(size) for size in source.shape]
-        ranges[axis] = window
-        windowed(builder, names[-1], source, ranges)
-        part = builder.value(names[-1])
-        if len(windows) > 1:
-            builder.view(names[-1], part, (*part.shape[: axis + 1], 1, *part.shape[axis + 1 :]))
-    if len(windows) > 1:
-        concatenate(builder, names, axis + 1, name)
-    else:
-        name = names[0]
-    joined = builder.in_own_order(builder.value(name))
-    length = len(windows) * len(windows[0])
-    return replace(joined, shape=(*source.shape[:axis], length, *source.shape[axis + 1 :]))
-
-
-def _repeated(builder: ProgramBuilder, source: Value, whole: Sequence[int]) -> Value:
-    """A value whose elements are repeated along each axis."""
-    output = builder.new(source.dtype, tuple(s * f for s, f in zip(source.shape, whole, strict=True)), source.order)
-    sizes, read, written = [], [], []
-    for k, (size, factor) in enumerate(zip(source.shape, whole, strict=True)):
-        sizes.append(size)
-        read.append(source.strides[k])
-        written.append(output.strides[k] * factor)
-        if factor > 1:
-            sizes.append(factor)
-            read.append(0)
-            written.append(output.strides[k])
-    builder.copy(source, source.desc(tuple(sizes), tuple(read)), output, output.desc(tuple(sizes), tuple(written)))
-    return output
-
-
-def _nearest(node: Node, size: int, length: int, scale: np.float32) -> Array:
-    """The input's index of each output's, by ONNX Runtime's binary32 arithmetic."""
-    if scale == 1:
-        return np.arange(size)
-    o = np.arange(length, dtype=np.float32)
-    mode = node.attributes.get("coordinate_transformation_mode", b"half_pixel" if node.version >= 11 else b"asymmetric")
-    if mode == b"asymmetric":
-        c = o / scale
-    elif mode in (b"half_pixel", b"pytorch_half_pixel"):
-        c = (o + np.float32(0.5)) / scale - np.float32(0.5)
-        if mode == b"pytorch_half_pixel" and length == 1:
-            c = np.zeros_like(o)
-    elif mode == b"tf_half_pixel_for_nn":
-        c = (o + np.float32(0.5)) / scale
-    elif mode == b"align_corners":
-        c = o * np.float32(size - 1) / np.float32(length - 1) if length > 1 else np.zeros_like(o)
-    else:
-        raise NotOnDeviceError(f"its coordinate_transformation_mode is {mode.decode()!r}")
-    rounding = node.attributes.get("nearest_mode", b"round_prefer_floor" if node.version >= 11 else b"floor")
-    floor = np.floor(c)
-    is_tie = np.abs(c - floor - np.float32(0.5)) < 1e-6
-    nearest = {
-        b"floor": floor,
-        b"ceil": np.ceil(c),
-        b"round_prefer_floor": np.where(is_tie, floor, np.floor(c + np.float32(0.5))),
-        b"round_prefer_ceil": np.where(is_tie, floor + 1, np.floor(c + np.float32(0.5))),
-    }.get(rounding)
-    if nearest is None:
-        raise NotOnDeviceError(f"its nearest_mode is {rounding.decode()!r}")
-    return np.clip(nearest, 0, size - 1).astype(np.int64)

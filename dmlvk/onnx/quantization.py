@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dmlvk.onnx.byte_functions import FloatFinder
+from dmlvk.onnx.byte_functions import DOMAIN, RESIZE, FloatFinder
 from dmlvk.onnx.graph import MICROSOFT, ROWS_OF_ONE_AXIS, Graph, Node
 
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
@@ -214,6 +214,8 @@ SINCE = {
     "DepthToSpace": 13,
 }
 
+# The version from which a Resize has the modes that it has today.
+SINCE_RESIZE = 11
 # The version from which a ReduceMax has its axes as an input.
 AXES_ARE_AN_INPUT = 18
 LEAST_RANK_OF_A_POOL = 3
@@ -438,6 +440,11 @@ def _is_nearest(node: Node) -> bool:
     return node.attributes.get("mode", b"nearest") == b"nearest" and not is_cropping
 
 
+def _is_linear(node: Node) -> bool:
+    """Whether the device may have a Resize that interpolates."""
+    return node.attributes.get("mode") == b"linear" and node.version >= SINCE_RESIZE
+
+
 def _same_bytes(node: Node, producers: Mapping[str, Node], graph: Graph) -> str | None:
     """The value that a QuantizeLinear gives back, since it undoes the DequantizeLinear before it; else None."""
     source = producers.get(node.input(0))
@@ -538,9 +545,13 @@ def _set_fill(proto: onnx.NodeProto, name: str) -> None:
     proto.input[2] = name
 
 
-def fuse_groups(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
-    """Put quantized operators of com.microsoft in the places of groups that ONNX Runtime replaces when it optimizes.
+def fuse_groups(graph: Graph, is_replaced: bool) -> tuple[dict[int, str], dict[int, int]]:
+    """Put quantized operators in the places of groups.
 
+    They are those of com.microsoft where ONNX Runtime replaces these groups when it optimizes, and one of dmlvk for a
+    linear Resize, which has the bits of its floats.
+
+    is_replaced: whether ONNX Runtime replaces any.
     Returns why nodes are no longer in the graph, by number; and the number of its quantized operator, by that of
         each node that is replaced.
     """
@@ -552,8 +563,11 @@ def fuse_groups(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
         following = users.get(node.writes[0], []) if len(node.writes) == 1 else []
         if node.domain or node.op_type not in GROUPS or len(following) != 1 or node.writes[0] in graph.outputs:
             continue
+        is_resize = node.op_type == "Resize"
+        if not (_is_linear(node) if is_resize else is_replaced):
+            continue
         end = following[0]
-        before = [producers.get(name) for name in node.inputs if name]
+        before = [producers.get(name) for name in (node.inputs[:1] if is_resize else node.inputs) if name]
         quantized = [each for each in before if each is not None and _is_dequantizer(each, graph)]
         if end.op_type != "QuantizeLinear" or end.domain or len(quantized) != len(before):
             continue
@@ -566,6 +580,8 @@ def fuse_groups(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
         operands = [(each.input(0), *(found or ())) for each, found in zip(quantized, parameters, strict=False)]
         proto = GROUPS[node.op_type](node, operands, parameters[-1] or (), end)
         made = graph.new_node(proto)
+        if is_resize:
+            made = replace(made, originals=(quantized[0], node, end))
         made_at[end.index] = made
         replaced[node.index] = made.index
         reasons[end.index] = f"into {proto.op_type} {made.name!r}"
@@ -596,9 +612,14 @@ def _softmax(node: Node, operands: Sequence[Names], result: Names, end: Node) ->
     return helper.make_node("QLinearSoftmax", inputs, list(end.outputs), name=node.name, domain=MICROSOFT, **attributes)
 
 
+def _resize(node: Node, operands: Sequence[Names], result: Names, end: Node) -> onnx.NodeProto:
+    inputs = [*operands[0], *result, node.input(2), node.input(3)]
+    return helper.make_node(RESIZE, inputs, list(end.outputs), name=node.name, domain=DOMAIN, **node.attributes)
+
+
 POOL_ATTRIBUTES = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 # Other groups of elements are tables (`dmlvk.onnx.byte_functions`).
-GROUPS = {"Add": _sum, "AveragePool": _pool, "GlobalAveragePool": _pool, "Softmax": _softmax}
+GROUPS = {"Add": _sum, "AveragePool": _pool, "GlobalAveragePool": _pool, "Resize": _resize, "Softmax": _softmax}
 
 
 def has_quantized_operators(graph: Graph) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import defs
 
-from dmlvk.onnx import byte_functions, convolution, movement, neighbours, patterns, views
+from dmlvk.onnx import byte_functions, convolution, movement, neighbours, patterns, resize, views
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import MICROSOFT, Graph, Node
 from dmlvk.onnx.program import MOVABLE_ELEMENTS, ProgramBuilder, type_name
@@ -46,6 +46,10 @@ class Entry:
 # Operators of com.microsoft that are declared as one of ONNX is.
 SAME_DECLARATION = {(MICROSOFT, "QLinearConv"): ("", "QLinearConv", 10)}
 POOL = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides")
+RESIZE = (
+    *("antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside", "extrapolation_value"),
+    *("keep_aspect_ratio_policy", "mode", "nearest_mode"),
+)
 CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 ENTRIES: Mapping[tuple[str, str], Entry] = {
@@ -106,22 +110,9 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
         neighbours.check_dequantize,
         keeps_layout=True,
     ),
-    ("", "Resize"): Entry(
-        neighbours.plan_resize,
-        (
-            "antialias",
-            "axes",
-            "coordinate_transformation_mode",
-            "cubic_coeff_a",
-            "exclude_outside",
-            "extrapolation_value",
-            "keep_aspect_ratio_policy",
-            "mode",
-            "nearest_mode",
-        ),
-        neighbours.check_resize,
-        parameters=(2, 3),
-        keeps_layout=True,
+    ("", "Resize"): Entry(resize.plan_resize, RESIZE, resize.check_resize, parameters=(2, 3), keeps_layout=True),
+    (byte_functions.DOMAIN, byte_functions.RESIZE): Entry(
+        resize.plan_resize, RESIZE, resize.check_resize, parameters=resize.SCALES_AND_SIZES, keeps_layout=True
     ),
     ("", "Slice"): Entry(movement.plan_slice, ("axes", "ends", "starts"), parameters=(1, 2, 3, 4), keeps_layout=True),
     ("", "Split"): Entry(movement.plan_split, ("axis", "num_outputs", "split"), parameters=(1,), keeps_layout=True),

@@ -224,11 +224,8 @@ class InferenceSession(Pickled):
         self._folded |= absorbed | folding.fold(graph)
         quantization.quantize_early(graph)
         quantization.move_bytes(graph)
-        fusions = [byte_functions.fuse]
-        if fuse_qdq and graph.host_optimizes:
-            fusions.insert(0, quantization.fuse_groups)
-        for fuse in fusions:
-            absorbed, made = fuse(graph)
+        is_replaced = fuse_qdq and graph.host_optimizes
+        for absorbed, made in (quantization.fuse_groups(graph, is_replaced), byte_functions.fuse(graph)):
             self._folded |= absorbed
             self._fused |= made
         self._folded |= folding.prune(graph)

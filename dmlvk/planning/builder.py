@@ -352,7 +352,7 @@ def dense(tensor: str, start: int, element_size: int, sizes: Sequence[int]) -> V
 
 def dense_copy(builder: PlanBuilder, arena: Arena, source: View, sizes: Sequence[int]) -> tuple[View, list[Dispatch]]:
     """A packed copy of a view in an arena, and the dispatches that make it; of at most four dimensions."""
-    start = arena.allocate(math.prod(sizes) * source.element_size)
+    start = builder.allocate(arena, math.prod(sizes) * source.element_size)
     copied = dense(arena.name, start, source.element_size, sizes)
     return copied, copies(builder, source, copied, sizes)
 

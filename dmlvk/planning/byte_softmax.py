@@ -22,7 +22,7 @@ from dmlvk.planning.builder import (
     reach,
     sizes_of,
 )
-from dmlvk.planning.byte_table import packed_table, plan_with_table
+from dmlvk.planning.byte_table import packed_table, plan_with_tables
 from dmlvk.planning.float32 import PATHS, chosen_path
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
@@ -58,7 +58,7 @@ class _SoftmaxPlanner:
         rows = [self._passes(box, parts, table) for box, parts in cut]
         stages = [first] if first else []
         stages += [tuple(filter(None, together)) for together in zip_longest(*rows)]
-        return plan_with_table(self.path, self.desc.table_tensor, copying, stages, self.builder)
+        return plan_with_tables(self.path, [(self.desc.table_tensor, copying)], stages, self.builder)
 
     def _passes(self, row: Box, parts: list[Box], table: str) -> Iterator[Dispatch]:
         """The dispatches of a row that is cut, each of which goes on from the one before."""

@@ -93,7 +93,7 @@ def plan(desc: ByteTableDesc, profile: DeviceProfile, *, path: str | None = None
             bindings=(OUTPUT, FIRST, THIRD) if chosen == SHARED else (OUTPUT, FIRST, SECOND, THIRD),
         )
     )
-    return plan_with_table(chosen, desc.table_tensor, copying, (dispatches,), builder)
+    return plan_with_tables(chosen, [(desc.table_tensor, copying)], (dispatches,), builder)
 
 
 @dataclass(frozen=True)
@@ -233,36 +233,49 @@ def _outer_of_workgroup(order: _Order, outer: int, groups: int, batch: int, proc
     return min(outer, max(least, min(max(enough, batch), for_all)))
 
 
-def plan_with_table(
+def plan_with_tables(
     path: str,
-    tensor: TensorDesc,
-    copying: tuple[Dispatch, ...],
+    tables: Sequence[tuple[TensorDesc, tuple[Dispatch, ...]]],
     stages: Sequence[tuple[Dispatch, ...]],
     builder: PlanBuilder,
 ) -> Plan:
-    """The plan of stages that read a packed table, which is copied before them, or once if it is OWNED_BY_DML."""
-    first = (copying,) if copying else ()
-    is_owned = bool(tensor.flags & TensorFlags.OWNED_BY_DML)
+    """The plan of stages that read packed tables, which are copied before them, or once if they are OWNED_BY_DML."""
+    each_run, once = (
+        tuple(
+            dispatch
+            for tensor, copying in tables
+            for dispatch in copying
+            if bool(tensor.flags & TensorFlags.OWNED_BY_DML) is is_owned
+        )
+        for is_owned in (False, True)
+    )
     return Plan(
         path=path,
-        stages=tuple(stages) if is_owned else (*first, *stages),
-        initialization=first if is_owned else (),
+        stages=(each_run, *stages) if each_run else tuple(stages),
+        initialization=(once,) if once else (),
         scratch_size=builder.scratch.size,
         persistent_size=builder.persistent.size,
     )
 
 
 def packed_table(tensor: TensorDesc, builder: PlanBuilder) -> tuple[str, tuple[Dispatch, ...]]:
-    """Where all of `table_tensor` lies, packed, in one window; and the dispatches that copy it there.
+    """Where `table_tensor`, the only table, lies from the beginning on; and the dispatches that copy it there."""
+    view, copying = packed_view("table_tensor", tensor, builder)
+    return view.tensor, copying
+
+
+def packed_view(field: str, tensor: TensorDesc, builder: PlanBuilder) -> tuple[View, tuple[Dispatch, ...]]:
+    """A tensor of one or two dimensions, packed, in one window; and the dispatches that copy it there.
 
     It is copied if it has gaps or another order, or lies across two segments of its memory.
     """
     sizes, element_size = tensor.sizes, tensor.data_type.size_in_bytes
-    source = View("table_tensor", 0, element_size, tensor.element_strides)
-    if tensor.is_packed and builder.fits(source.tensor, source.bounds([(0, size) for size in sizes])):
-        return source.tensor, ()
+    source = View(field, 0, element_size, tensor.element_strides)
+    if tensor.is_packed and builder.shows(source, [(0, size) for size in sizes]):
+        return source, ()
     is_owned = tensor.flags & TensorFlags.OWNED_BY_DML
     arena: Arena = builder.persistent if is_owned else builder.scratch
     strides = (1,) if len(sizes) == 1 else (sizes[1], 1)
-    destination = View(arena.name, arena.allocate(tensor.element_count * element_size), element_size, strides)
-    return arena.name, tuple(copies(builder, source, destination, sizes))
+    start = builder.allocate(arena, tensor.element_count * element_size)
+    destination = View(arena.name, start, element_size, strides)
+    return destination, tuple(copies(builder, source, destination, sizes))

@@ -9,7 +9,7 @@ from functools import cached_property
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import ByteTableMeanDesc
 from dmlvk.planning.builder import DispatchBuilder, PlanBuilder, View, by_dimension
-from dmlvk.planning.byte_table import packed_table, plan_with_table
+from dmlvk.planning.byte_table import packed_table, plan_with_tables
 from dmlvk.planning.families.windows import CHANNEL, COLUMN, DIMENSIONS, WORD_SIZE, Windows, WindowsPart, stages_of
 from dmlvk.planning.float32 import PATHS, chosen_path
 from dmlvk.planning.grid import folded
@@ -59,7 +59,7 @@ class _MeanPlanner:
             return self._dispatch(part, table, states.get(id(part)), constants)
 
         stages = stages_of(whole, pieces, dispatch)
-        return plan_with_table(self.path, self.desc.table_tensor, copying, stages, self.builder)
+        return plan_with_tables(self.path, [(self.desc.table_tensor, copying)], stages, self.builder)
 
     @cached_property
     def windows(self) -> Windows:

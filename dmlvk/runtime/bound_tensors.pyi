@@ -35,6 +35,7 @@ Compiled = TypeVar(
     operators.ElementWiseAddDesc,
     operators.ActivationReluDesc,
     operators.ByteSoftmaxDesc,
+    operators.ByteResampleDesc,
     operators.OperatorDesc,
 )
 
@@ -276,6 +277,19 @@ class ByteSoftmaxInputTensors(TypedDict, total=False):
 class ByteSoftmaxTensors(ByteSoftmaxInputTensors):
     output_tensor: Tensor
 
+class ByteResampleInputs(TypedDict, total=False):
+    input_tensor: Elements
+    coordinate_tensor: Elements
+    threshold_tensor: Elements
+
+class ByteResampleInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    coordinate_tensor: Tensor
+    threshold_tensor: Tensor
+
+class ByteResampleTensors(ByteResampleInputTensors):
+    output_tensor: Tensor
+
 @overload
 def call(
     self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
@@ -359,6 +373,11 @@ def call(
 @overload
 def call(
     self: CompiledOperator[operators.ByteSoftmaxDesc], **tensors: Unpack[ByteSoftmaxTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.ByteResampleDesc], **tensors: Unpack[ByteResampleTensors]
 ) -> Submission: ...
 
 @overload
@@ -450,6 +469,11 @@ def bind(
 ) -> Binding: ...
 
 @overload
+def bind(
+    self: CompiledOperator[operators.ByteResampleDesc], **tensors: Unpack[ByteResampleTensors]
+) -> Binding: ...
+
+@overload
 def bind(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Binding: ...
 
 @overload
@@ -535,6 +559,11 @@ def initialize(
 @overload
 def initialize(
     self: CompiledOperator[operators.ByteSoftmaxDesc], **tensors: Unpack[ByteSoftmaxInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ByteResampleDesc], **tensors: Unpack[ByteResampleInputs]
 ) -> Submission: ...
 
 @overload

@@ -56,6 +56,10 @@ RULES = {
         "quantized_linear_average_pooling:windows:scales=equal;*",
     ),
     "a mean of floats, in each order, of numbers of all kinds": ("byte_table_mean:planes", "byte_table_mean:form"),
+    "planes of bytes between elements, to coordinates and by thresholds of all kinds": (
+        "byte_resample:planes",
+        "byte_resample:form",
+    ),
     "shares of bytes in a sum of floats, of numbers of all kinds": ("byte_softmax:rows", "byte_softmax:form"),
     "a sum of floats, of numbers of all kinds": ("element_wise_add:kinds", "element_wise_add:form"),
     "floats without those below 0": ("activation_relu:form",),

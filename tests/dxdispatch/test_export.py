@@ -26,7 +26,10 @@ KINDS: dict[str, Case] = {}
 REFUSED: list[Case] = []
 for _case in all_cases(default_only=True):
     # Operators of our own, which DxDispatch does not know.
-    if _case.groups[0] in ("byte_softmax", "byte_table", "byte_table_mean", "quantized_linear_convolution_add"):
+    if _case.groups[0] in (
+        *("byte_resample", "byte_softmax", "byte_table", "byte_table_mean"),
+        "quantized_linear_convolution_add",
+    ):
         continue
     if _case.refusal is not None:
         REFUSED.append(_case)

@@ -100,6 +100,23 @@ MUTANTS = (
         ("byte_softmax:rows:length=512;*",),
     ),
     Mutant(
+        "an interpolation takes the columns' weights in the other order",
+        "byte_resample/resample.glsl",
+        (
+            (
+                "times(times(column.behind, row.before), value_of(bytes.y))",
+                "times(times(column.before, row.behind), value_of(bytes.y))",
+            ),
+        ),
+        ("byte_resample:planes:sides=ratio;*result=steps;*",),
+    ),
+    Mutant(
+        "an interpolation compares with one threshold of two",
+        "byte_resample/resample.glsl",
+        (("(keys[reached] <= key ? 1 : 0) + (keys[next] <= key ? 1 : 0)", "(keys[reached] <= key ? 1 : 0)"),),
+        ("byte_resample:planes:*result=integers;*",),
+    ),
+    Mutant(
         "sums in integers round up",
         "windows/sum.glsl",
         (

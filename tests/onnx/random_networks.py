@@ -311,7 +311,7 @@ class RandomNetwork:
             self.nodes.append((MICROSOFT + "QLinearConcat", reads, [self.set(joined, *out)], {"axis": 1}))
 
     def resized(self) -> None:
-        """To the nearest element, by whole factors or to any sizes."""
+        """To the nearest element or between elements, by whole factors or to any sizes."""
         name, shape, scale, zero = self.pick()
         g = self.generator
         if g.random() < 0.5:
@@ -326,6 +326,12 @@ class RandomNetwork:
         coordinates = str(g.choice(["asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners"]))
         nearest = str(g.choice(["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]))
         attributes = {"mode": "nearest", "coordinate_transformation_mode": coordinates, "nearest_mode": nearest}
+        if g.random() < 0.4:
+            attributes["mode"] = "linear"
+            if self._around_floats:
+                reads[0] = self._dequantized(name)
+                self._quantized(self._float("Resize", reads, attributes), sizes, self.type_of(zero))
+                return
         self.nodes.append(("Resize", reads, [self.set(sizes, scale, zero)], attributes))
 
     def convolved(self) -> None:
