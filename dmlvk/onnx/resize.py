@@ -115,13 +115,9 @@ def _plan_linear(
         for k in sides
     ]
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(builder.graph.element_type(node.outputs[0])))
-    scale, zero = np.float32(1), 0
-    if node.domain:
-        parameters = [builder.parameter(node.input(k)).reshape(()) for k in range(1, 5)]
-        scale, zero = parameters[0][()], int(parameters[1])
-        thresholds = _thresholds(dtype.name, float(parameters[2]), int(parameters[3]))
-    else:
-        thresholds = _thresholds(dtype.name, 0.0, 0)
+    parameters = [builder.parameter(node.input(k)).item() for k in range(1, 5)] if node.domain else [1.0, 0, 0.0, 0]
+    scale, zero, *result = parameters
+    thresholds = _thresholds(dtype.name, *result)
     if not LEAST_SCALE <= scale <= LARGEST_SCALE:
         raise NotOnDeviceError(f"its input's scale is {scale:g}; on the device it is from 2^-40 to 2^40")
     output = builder.new(dtype, tuple(lengths), source.order)
@@ -133,7 +129,7 @@ def _plan_linear(
         operands.places[field] = value
     operands.own("coordinate_tensor", np.concatenate(coordinates))
     operands.own("threshold_tensor", thresholds)
-    desc = ByteResampleDesc(**operands.tensors, input_scale=scale, input_zero_point=zero)
+    desc = ByteResampleDesc(**operands.tensors, input_scale=scale, input_zero_point=int(zero))
     builder.dispatch(desc, operands.places, operands.owned)
     builder.set(node.outputs[0], output)
 

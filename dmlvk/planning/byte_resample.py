@@ -1,4 +1,4 @@
-"""BYTE_RESAMPLE: an invocation makes words of the output. For its paths see `dmlvk.planning.float32`.
+"""BYTE_RESAMPLE: an invocation makes words of some rows of the output. For its paths see `dmlvk.planning.float32`.
 
 Where the elements lie between which an output lies, only a run knows. So a dispatch shows all of a plane's elements, or
 a part of them: then it makes those outputs that lie in the part.
@@ -15,6 +15,7 @@ from functools import cached_property
 from dmlvk.data_type import DataType
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.operators import ByteResampleDesc
+from dmlvk.operators.byte_softmax import limits_of
 from dmlvk.planning.builder import (
     BLOCK_SIZE,
     DISPATCH_SECONDS,
@@ -40,7 +41,7 @@ CHANNEL, COLUMN = 1, 3
 WORD_SIZE = 4
 # An element takes as long as this number of copied ones.
 WORK_OF_ELEMENT = 16
-# The most words of an invocation: then a workgroup loads few thresholds for many outputs.
+# The most rows of an invocation: then a workgroup loads few thresholds, and finds few columns, for many outputs.
 MOST_TURNS = 8
 
 
@@ -142,15 +143,16 @@ class _Planner:
             and not any(k % WORD_SIZE for k in (source.address((box[0][0], box[1][0], 0, 0)), *source.strides[::2]))
             and source.strides[COLUMN] % WORD_SIZE == 0
         )
-        inner = (extents[3], extents[2]) if lane_is_channels else (extents[2], extents[1])
-        count = units * extents[0] * math.prod(inner)
+        unit_count = units * extents[0] * (extents[3] if lane_is_channels else extents[1])
         size = self.builder.workgroup_size
-        turns = count / (size * WORKGROUPS_OF_PROCESSOR * rates_of(self.builder.profile).processors)
-        turns = max(1, min(MOST_TURNS, int(turns)))
+        enough = size * WORKGROUPS_OF_PROCESSOR * rates_of(self.builder.profile).processors
+        turns = max(1, min(MOST_TURNS, extents[2], int(unit_count * extents[2] / enough)))
+        groups = -(-extents[2] // turns)
         dispatch.push(
-            count=count,
+            count=unit_count * groups,
             turns=turns,
-            extents=(units, *inner),
+            rows=extents[2],
+            extents=(units, extents[3], groups) if lane_is_channels else (units, groups, extents[1]),
             lane_extent=extents[lane],
             sides=desc.input_tensor.sizes[2:],
             first_taps=[low for low, _ in part],
@@ -159,7 +161,7 @@ class _Planner:
             input_strides=source.strides,
             output_strides=output.strides,
             scale=struct.unpack("<I", desc.input_scale_bytes)[0],
-            zero_point=desc.input_zero_point & 0xFFFFFFFF,
+            zero_point=desc.input_zero_point - limits_of(desc.input_tensor.data_type)[0],
         )
         types = (desc.input_tensor.data_type, desc.output_tensor.data_type)
         return dispatch.finish(
@@ -170,7 +172,7 @@ class _Planner:
                 "READS_WORDS": int(reads_words),
                 "UNSIGNED_TYPES": sum(1 << bit for bit, kind in enumerate(types) if kind is DataType.UINT8),
             },
-            self.builder.grid(-(-count // turns)),
+            self.builder.grid(unit_count * groups),
             seconds=self._seconds(box),
             bytes_moved=math.prod(sizes_of(read)) + math.prod(extents),
         )

@@ -36,7 +36,8 @@ def run(desc: ByteResampleDesc, *, input_tensor: Array, coordinate_tensor: Array
 
 def _taps(coordinates: Array, size: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """The elements between which coordinates lie, and their weights."""
-    keys = np.clip(_keys(coordinates), _keys(np.zeros(1, np.float32)), _keys(np.float32([size - 1])))
+    first, last = _keys(np.array([0, size - 1], np.float32))
+    keys = np.clip(_keys(coordinates), first, last)
     places = (keys - (1 << 31)).astype(np.uint32).view(np.float32)
     places = np.where(places < np.float32(LEAST_COORDINATE), np.float32(0), places)
     low = places.astype(np.intp)

@@ -7,21 +7,23 @@
 //     integers.comp computes in integers, which are exact on every device.
 //     float32.comp, which defines ROUNDS_TO_NEAREST, is for devices that promise to round to nearest even. With a scale from
 //         2^-40 to 2^40, and coordinates that are 0 or 2^-30 at least, no step is denormal or infinite.
-// Numbers are compared by their bits, as integers in the same order. Thresholds of a scale are nearly even: then each is close
-// to where a straight line has it, and two comparisons are enough. Whether they are, each workgroup finds out.
+// Thresholds of a scale are nearly even: each is less than 0.6 steps away from where a straight line has it. Then all but two are
+// certain, and these are compared as floats. Whether they are even, each workgroup finds out. Others are found by bisection, and
+// compared by their bits, as integers in the same order.
 //
-// Loops: an invocation makes some words of the output, one after the other, far from each other: neighbouring invocations make
-// neighbouring words.
+// Loops: an invocation makes the words of some rows, one below the other.
 //     the thresholds come into shared memory
-//     for each word: its row's place and weights; for each element: those of its column, four bytes, and the sum
+//     the places and weights of its columns
+//     for each row: its place and weights; where it has other rows of the input than the one before, their numbers v; the sums
 //
 // Layout. An invocation makes a word's elements along the lane: the channels or the columns, whichever is packed in the output,
-// or single elements. With READS_WORDS the channels of a word are words of the input as well.
+// or single elements. With READS_WORDS the channels of a word are words of the input as well. Columns of at most five elements
+// that follow each other are read as two words.
 //
-// Preconditions: four storage buffers; 2 KiB of shared memory. The input's window shows rows and columns from first_taps to
+// Preconditions: four storage buffers; 1 KiB of shared memory. The input's window shows rows and columns from first_taps to
 // end_taps, and those behind them: only outputs that lie there are made. Output elements do not overlap.
 //
-// Driver bugs avoided: none.
+// Driver bugs avoided: none. SwiftShader takes seconds for the loops of integers.comp if they are unrolled.
 #extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
@@ -35,9 +37,10 @@ layout(push_constant) uniform PushConstants {
     uint coordinate_start;
     uint threshold_start;
     uint output_start;  // bytes
-    uint count;  // units of the dispatch
-    uint turns;  // units of an invocation
-    uint extents[3];  // units along the lane; then the columns and the rows, or the rows and the channels
+    uint count;  // invocations
+    uint turns;  // rows of an invocation
+    uint rows;  // of the dispatch
+    uint extents[3];  // units along the lane; then columns and groups of rows, or groups of rows and channels
     uint lane_extent;  // elements
     uint sides[2];  // rows and columns of the input
     uint first_taps[2];
@@ -46,45 +49,26 @@ layout(push_constant) uniform PushConstants {
     uint input_strides[4];
     uint output_strides[4];
     uint scale;
-    int zero_point;
+    uint zero_point;  // as a distance from the type's least number
 } push;
 
 layout(set = 0, binding = 0) readonly buffer Input { uint input_words[]; };
 layout(set = 0, binding = 1) readonly buffer Coordinates { uint coordinates[]; };
-layout(set = 0, binding = 2) readonly buffer Thresholds { uint thresholds[]; };
+layout(set = 0, binding = 2) readonly buffer Thresholds { uint all_thresholds[]; };
 layout(set = 0, binding = 3) buffer Output { uint output_words[]; };
 
 const uint ELEMENT_SIZE = 1;
 #include "windows/words.glsl"
-#include "quantized_linear_convolution/arithmetic.glsl"
-#include "quantized_linear_convolution/multiplier.glsl"
-#include "windows/sum.glsl"
-
-const uint ZERO_KEY = 1u << 31, NEVER = 0xFFFFFFFF;
-const uint LEAST_COORDINATE = (127 - 30) << 23, LARGEST_ORDINARY = (127 + 100) << 23;
-const uint ONE = 127 << 23, HALF = 126 << 23;
-const uint COUNT = 255;
-
-shared uint keys[COUNT + 2];  // of the thresholds; no sum reaches the last two
-shared uint are_uneven;
-
-// An integer in the order of numbers: -0 is 0, and a NaN lies beyond infinity.
-uint key_of(uint bits) {
-    uint magnitude = bits & 0x7FFFFFFF;
-    return int(bits) < 0 ? ZERO_KEY - magnitude : ZERO_KEY + magnitude;
-}
-
-uint bits_of(uint key) {
-    return key < ZERO_KEY ? 1u << 31 | (ZERO_KEY - key) : key - ZERO_KEY;
-}
 
 #ifdef ROUNDS_TO_NEAREST
 #define NUMBER float
+#define EACH [[unroll]]
 float loaded(uint bits) {
     return uintBitsToFloat(bits);
 }
-float from_integer(int value) {
-    return float(value);
+// A conversion is slow on GPUs: a small number is the lowest bits of one from 2^23 on.
+float difference(uint a, uint b) {
+    return uintBitsToFloat(0x4B000000 | a) - uintBitsToFloat(0x4B000000 | b);
 }
 float times(float a, float b) {
     precise float rounded = a * b;
@@ -94,31 +78,90 @@ float plus(float a, float b) {
     precise float rounded = a + b;
     return rounded;
 }
-uint bits_of_sum(float value) {
+uint bits_of(float value) {
     return floatBitsToUint(value);
 }
 #else
+#include "quantized_linear_convolution/arithmetic.glsl"
+#include "quantized_linear_convolution/multiplier.glsl"
+#include "windows/sum.glsl"
 #define NUMBER Binary32
-Binary32 loaded(uint bits) {
-    return from_bits(bits);
-}
-Binary32 from_integer(int value) {
-    if (value == 0)
+#define EACH [[dont_unroll]]  // the code is long
+#define loaded from_bits
+#define times multiply
+#define plus sum_of
+#define bits_of to_bits
+Binary32 difference(uint a, uint b) {
+    if (a == b)
         return Binary32(0, 0, false);
-    Binary32 number = from_count(uint(abs(value)));
-    number.negative = value < 0;
+    Binary32 number = from_count(uint(abs(int(a - b))));
+    number.negative = a < b;
     return number;
 }
-Binary32 times(Binary32 a, Binary32 b) {
-    return multiply(a, b);
-}
-Binary32 plus(Binary32 a, Binary32 b) {
-    return sum_of(a, b);
-}
-uint bits_of_sum(Binary32 value) {
-    return to_bits(value);
-}
 #endif
+
+const uint LEAST_COORDINATE = (127 - 30) << 23, LARGEST_ORDINARY = (127 + 100) << 23, LEAST_NORMAL = 1 << 23;
+const uint ONE = 127 << 23, HALF = 126 << 23, INFINITY = 0x7F800000;
+const uint COUNT = 255;
+const uint FLIP = (UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80;
+
+shared uint thresholds[COUNT + 2];  // no sum reaches the last two
+shared uint are_uneven;
+
+// An integer in the order of numbers: -0 is 0, and a NaN lies beyond infinity.
+uint key_of(uint bits) {
+    uint magnitude = bits & 0x7FFFFFFF;
+    return int(bits) < 0 ? (1u << 31) - magnitude : (1u << 31) + magnitude;
+}
+
+// A number, or 0, that a device neither takes for 0 nor for infinity.
+bool is_ordinary(uint bits) {
+    uint magnitude = bits & 0x7FFFFFFF;
+    return magnitude == 0 || magnitude - LEAST_NORMAL < LARGEST_ORDINARY - LEAST_NORMAL;
+}
+
+// A straight line through the first and the last threshold: the factor and the summand that give a sum's place. The factor is
+// 0 if the others do not lie near it. All invocations of a workgroup call it.
+vec2 load_thresholds() {
+    uint local = gl_LocalInvocationID.x;
+    if (local == 0)
+        are_uneven = 0;
+    for (uint i = local; i < COUNT + 2; i += gl_WorkGroupSize.x)
+        thresholds[i] = i < COUNT ? all_thresholds[push.threshold_start + i] : INFINITY;
+    barrier();
+    uint first = thresholds[0], last = thresholds[COUNT - 1];
+    float factor = 0.0, origin = uintBitsToFloat(first);
+    if (is_ordinary(first) && is_ordinary(last) && key_of(first) < key_of(last)) {
+        float room = uintBitsToFloat(last) - origin;
+        factor = room > uintBitsToFloat((127 - 100) << 23) ? float(COUNT - 1) / room : 0.0;
+    }
+    for (uint i = local; i < COUNT; i += gl_WorkGroupSize.x) {
+        uint bits = thresholds[i];
+        bool is_even = factor != 0.0 && is_ordinary(bits) && key_of(bits) <= key_of(thresholds[i + 1]);
+        if (is_even)
+            is_even = abs((uintBitsToFloat(bits) - origin) * factor - float(i)) < 0.6;
+        if (!is_even)
+            atomicOr(are_uneven, 1);
+    }
+    barrier();
+    return are_uneven != 0 ? vec2(0.0) : vec2(factor, -origin * factor);
+}
+
+// How many thresholds a sum reaches.
+uint reached(uint bits, vec2 line) {
+    if (line.x != 0.0) {
+        float sum = uintBitsToFloat(bits);
+        // A quarter of a step below its place, and rounded in whichever way: all below that are reached.
+        float place = clamp(sum * line.x + (line.y - 0.25), 0.0, float(COUNT));
+        uint least = floatBitsToUint(place + 8388608.0) & 0x1FF;
+        return least + (sum >= uintBitsToFloat(thresholds[least]) ? 1 : 0)
+            + (sum >= uintBitsToFloat(thresholds[least + 1]) ? 1 : 0);
+    }
+    uint key = key_of(bits), found = 0;
+    for (uint step = 128; step != 0; step >>= 1)
+        found += key_of(thresholds[found + step - 1]) <= key ? step : 0;
+    return found;
+}
 
 // The elements between which an output lies, and their weights.
 struct Taps {
@@ -140,8 +183,8 @@ Taps taps_at(uint place, uint side) {
     taps.behind = taps.before;
     if (bits < last) {
         ++taps.high;
-        taps.behind = plus(loaded(bits), from_integer(-int(taps.low)));
-        taps.before = plus(loaded(ONE), plus(from_integer(int(taps.low)), loaded(bits | 1u << 31)));
+        taps.behind = plus(loaded(bits), difference(0, taps.low));
+        taps.before = plus(loaded(ONE), plus(difference(taps.low, 0), loaded(bits | 1u << 31)));
     }
     return taps;
 }
@@ -150,70 +193,9 @@ bool are_here(Taps taps, uint side) {
     return taps.low >= push.first_taps[side] && taps.low < push.end_taps[side];
 }
 
-NUMBER value_of(uint byte) {
-    int number = (UNSIGNED_TYPES & 1) != 0 ? int(byte) : bitfieldExtract(int(byte), 0, 8);
-    return times(loaded(push.scale), from_integer(number - push.zero_point));
-}
-
-bool is_ordinary(uint bits) {
-    return (bits & 0x7FFFFFFF) < LARGEST_ORDINARY;
-}
-
-// Of a straight line through the first and the last threshold: thresholds a unit. 0 if there is no such line.
-float slope() {
-    uint first = bits_of(keys[0]), last = bits_of(keys[COUNT - 1]);
-    if (!is_ordinary(first) || !is_ordinary(last) || keys[COUNT - 1] <= keys[0])
-        return 0.0;
-    float room = uintBitsToFloat(last) - uintBitsToFloat(first);
-    return room > uintBitsToFloat((127 - 100) << 23) ? float(COUNT - 1) / room : 0.0;
-}
-
-// All invocations of a workgroup call it.
-float load_thresholds() {
-    uint local = gl_LocalInvocationID.x;
-    if (local == 0)
-        are_uneven = 0;
-    for (uint i = local; i < COUNT + 2; i += gl_WorkGroupSize.x)
-        keys[i] = i < COUNT ? key_of(thresholds[push.threshold_start + i]) : NEVER;
-    barrier();
-    float factor = slope(), origin = uintBitsToFloat(bits_of(keys[0]));
-    for (uint i = local; i < COUNT; i += gl_WorkGroupSize.x) {
-        uint bits = bits_of(keys[i]);
-        bool is_even = factor != 0.0 && is_ordinary(bits) && keys[i] <= keys[i + 1];
-        if (is_even)
-            is_even = abs((uintBitsToFloat(bits) - origin) * factor - float(i)) < 0.9;
-        if (!is_even)
-            atomicOr(are_uneven, 1);
-    }
-    barrier();
-    return are_uneven != 0 ? 0.0 : factor;
-}
-
-// How many thresholds a sum reaches.
-uint reached(uint bits, float factor, float origin) {
-    uint key = key_of(bits), reached = 0;
-    if (factor != 0.0) {
-        // All that lie 0.95 of a step below it, at least.
-        reached = uint(clamp((uintBitsToFloat(bits) - origin) * factor + 0.05, 0.0, float(COUNT)));
-        uint next = reached + 1;
-        return reached + (keys[reached] <= key ? 1 : 0) + (keys[next] <= key ? 1 : 0);
-    }
-    for (uint step = 128; step != 0; step >>= 1)
-        reached += keys[reached + step - 1] <= key ? step : 0;
-    return reached;
-}
-
-// The byte of four ones and their weights.
-uint resampled(uvec4 bytes, Taps row, Taps column, float factor, float origin) {
-    NUMBER sum = times(times(column.before, row.before), value_of(bytes.x));
-    sum = plus(sum, times(times(column.behind, row.before), value_of(bytes.y)));
-    sum = plus(sum, times(times(column.before, row.behind), value_of(bytes.z)));
-    sum = plus(sum, times(times(column.behind, row.behind), value_of(bytes.w)));
-    return reached(bits_of_sum(sum), factor, origin) ^ ((UNSIGNED_TYPES & 2) != 0 ? 0 : 0x80);
-}
-
-uvec4 loaded_bytes(uvec4 at) {
-    return uvec4(load_element(at.x).x, load_element(at.y).x, load_element(at.z).x, load_element(at.w).x);
+// The number for which the lowest byte of a word stands.
+NUMBER value_of(uint word) {
+    return times(loaded(push.scale), difference(word & 0xFF ^ FLIP, push.zero_point));
 }
 
 uint taken(inout uint rest, uint extent) {
@@ -223,69 +205,90 @@ uint taken(inout uint rest, uint extent) {
     return remainder;
 }
 
-void make(uint unit, float factor, float origin) {
+void make(uint unit, vec2 line) {
+    const uint LANE = LANE_IS_CHANNELS != 0 ? 1 : 3;
     uint lane = taken(unit, push.extents[0]);
-    uint second = taken(unit, push.extents[1]);
-    uint third = taken(unit, push.extents[2]);
-    uint channel = LANE_IS_CHANNELS != 0 ? 0 : third;
-    uint place_h = LANE_IS_CHANNELS != 0 ? third : second;
-    uint place_w = LANE_IS_CHANNELS != 0 ? second : 0;
+    uint place_w = LANE_IS_CHANNELS != 0 ? taken(unit, push.extents[1]) : 0;
+    uint group = taken(unit, push.extents[LANE_IS_CHANNELS != 0 ? 2 : 1]);
+    uint channel = LANE_IS_CHANNELS != 0 ? 0 : taken(unit, push.extents[2]);
     uint source = push.input_start + unit * push.input_strides[0] + channel * push.input_strides[1];
     uint target = push.output_start + unit * push.output_strides[0] + channel * push.output_strides[1]
-        + place_h * push.output_strides[2] + place_w * push.output_strides[3];
-    uint before = PER_UNIT != 1 ? target & 3 : 0;  // bytes of the first word before the lane
-    uint first = lane * PER_UNIT - before;
+        + place_w * push.output_strides[3];
 
-    Taps row = taps_at(place_h, 0), column;
-    if (!are_here(row, 0))
-        return;
-    uvec2 rows = source + uvec2(row.low, row.high) * push.input_strides[2];
-    uvec4 at, words;
-    if (LANE_IS_CHANNELS != 0) {
-        column = taps_at(place_w, 1);
-        if (!are_here(column, 1))
-            return;
-        at = rows.xxyy + uvec4(column.low, column.high, column.low, column.high) * push.input_strides[3];
-        if (READS_WORDS != 0) [[unroll]]
-            for (uint k = 0; k < 4; ++k)
-                words[k] = input_words[(at[k] >> 2) + lane];
-    }
-    uint word = 0, mask = 0;
-    [[unroll]] for (uint i = 0; i < PER_UNIT; ++i) {
-        uint element = first + i;
-        if (element >= push.lane_extent)
+    // Of the elements of a unit, and of the taps of each, the row first.
+    Taps columns[4];
+    uvec4 low, high;
+    NUMBER values[4][4];
+    uint mask = 0, reach = 0, lead = 4, row_of_values = 0xFFFFFFFF;
+    for (uint place_h = group * push.turns; place_h < min((group + 1) * push.turns, push.rows); ++place_h) {
+        Taps row = taps_at(place_h, 0);
+        if (!are_here(row, 0))
             continue;
-        uvec4 bytes;
-        if (LANE_IS_CHANNELS != 0) {
-            if (READS_WORDS != 0)
-                bytes = words >> 8 * i & 0xFF;
-            else
-                bytes = loaded_bytes(at + element * push.input_strides[1]);
-        } else {
-            column = taps_at(element, 1);
-            if (!are_here(column, 1))
-                continue;
-            uvec2 columns = uvec2(column.low, column.high) * push.input_strides[3];
-            bytes = loaded_bytes(rows.xxyy + columns.xyxy);
+        uint at = target + place_h * push.output_strides[2];
+        uint before = PER_UNIT != 1 ? at & 3 : 0;  // bytes of the first word before the lane
+        if (before != lead) {
+            lead = before;
+            row_of_values = 0xFFFFFFFF;
+            mask = 0;
+            EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) {
+                uint element = lane * PER_UNIT + i - before;
+                bool is_used = element < push.lane_extent;
+                element = is_used ? element : 0;
+                columns[i] = taps_at(LANE_IS_CHANNELS != 0 ? place_w : element, 1);
+                is_used = is_used && are_here(columns[i], 1);
+                uvec2 taps = is_used ? uvec2(columns[i].low, columns[i].high) : uvec2(push.first_taps[1]);
+                taps = taps * push.input_strides[3] + (LANE_IS_CHANNELS != 0 ? element * push.input_strides[1] : 0);
+                low[i] = taps.x;
+                high[i] = taps.y;
+                mask |= is_used ? 0xFF << 8 * i : 0;
+            }
+            reach = 0;
+            EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) reach =
+                max(reach, max(low[i] - low[0], high[i] - low[0]));
         }
-        uint shift =
-            PER_UNIT != 1 ? 8 * i : 8 * (target + lane * push.output_strides[LANE_IS_CHANNELS != 0 ? 1 : 3] & 3);
-        word |= resampled(bytes, row, column, factor, origin) << shift;
-        mask |= 0xFF << shift;
-    }
-    if (mask != 0) {
-        uint at_word = PER_UNIT != 1 ? (target >> 2) + lane
-                                     : target + lane * push.output_strides[LANE_IS_CHANNELS != 0 ? 1 : 3] >> 2;
-        store_masked(at_word, mask, word);
+        if (row.low != row_of_values) {
+            row_of_values = row.low;
+            EACH for (uint r = 0; r < 2; ++r) {
+                uint start = source + (r == 0 ? row.low : row.high) * push.input_strides[2];
+                uint first = start + low[0];
+                if (READS_WORDS != 0) {
+                    uint words[2] = {input_words[first >> 2], input_words[start + high[0] >> 2]};
+                    EACH for (uint i = 0; i < 4; ++i) [[unroll]]
+                    for (uint k = 0; k < 2; ++k) values[i][2 * r + k] = value_of(words[k] >> 8 * i);
+                } else if (PER_UNIT != 1 && reach <= 4) {
+                    uint words[2] = {input_words[first >> 2], input_words[first + reach >> 2]};
+                    EACH for (uint i = 0; i < 4; ++i) [[unroll]]
+                    for (uint k = 0; k < 2; ++k) {
+                        uint place = (first & 3) + (k == 0 ? low[i] : high[i]) - low[0];
+                        values[i][2 * r + k] = value_of((place < 4 ? words[0] : words[1]) >> 8 * (place & 3));
+                    }
+                } else {
+                    EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) [[unroll]]
+                    for (uint k = 0; k < 2; ++k) values[i][2 * r + k] =
+                        value_of(load_element(start + (k == 0 ? low[i] : high[i])).x);
+                }
+            }
+        }
+        uint word = 0;
+        EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) {
+            NUMBER sum = times(times(columns[i].before, row.before), values[i][0]);
+            sum = plus(sum, times(times(columns[i].behind, row.before), values[i][1]));
+            sum = plus(sum, times(times(columns[i].before, row.behind), values[i][2]));
+            sum = plus(sum, times(times(columns[i].behind, row.behind), values[i][3]));
+            word |= reached(bits_of(sum), line) << 8 * i;
+        }
+        word ^= (UNSIGNED_TYPES & 2) != 0 ? 0 : 0x80808080;
+        uint place = PER_UNIT != 1 ? at - before + 4 * lane : at + lane * push.output_strides[LANE];
+        uint shift = 8 * (place & 3);
+        if (mask != 0)
+            store_masked(place >> 2, mask << shift, word << shift);
     }
 }
 
 void main() {
-    float factor = load_thresholds(), origin = uintBitsToFloat(bits_of(keys[0]));
-    uint workgroup = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-    for (uint turn = 0; turn < push.turns; ++turn) {
-        uint unit = (workgroup * push.turns + turn) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-        if (unit < push.count)
-            make(unit, factor, origin);
-    }
+    vec2 line = load_thresholds();
+    uint unit =
+        (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    if (unit < push.count)
+        make(unit, line);
 }

@@ -100,21 +100,27 @@ MUTANTS = (
         ("byte_softmax:rows:length=512;*",),
     ),
     Mutant(
-        "an interpolation takes the columns' weights in the other order",
+        "an interpolation adds its terms column by column",
         "byte_resample/resample.glsl",
         (
-            (
-                "times(times(column.behind, row.before), value_of(bytes.y))",
-                "times(times(column.before, row.behind), value_of(bytes.y))",
-            ),
+            ("times(times(columns[i].behind, row.before), values[i][1])", "SECOND"),
+            ("times(times(columns[i].before, row.behind), values[i][2])", "THIRD"),
+            ("SECOND", "times(times(columns[i].before, row.behind), values[i][2])"),
+            ("THIRD", "times(times(columns[i].behind, row.before), values[i][1])"),
         ),
-        ("byte_resample:planes:sides=ratio;*result=steps;*",),
+        ("byte_resample:planes:*result=uneven;*",),
     ),
     Mutant(
         "an interpolation compares with one threshold of two",
         "byte_resample/resample.glsl",
-        (("(keys[reached] <= key ? 1 : 0) + (keys[next] <= key ? 1 : 0)", "(keys[reached] <= key ? 1 : 0)"),),
-        ("byte_resample:planes:*result=integers;*",),
+        (("            + (sum >= uintBitsToFloat(thresholds[least + 1]) ? 1 : 0);", ";"),),
+        ("byte_resample:planes:*",),
+    ),
+    Mutant(
+        "an interpolation keeps the numbers of the rows before",
+        "byte_resample/resample.glsl",
+        (("if (row.low != row_of_values) {", "if (row_of_values == 0xFFFFFFFF) {"),),
+        ("byte_resample:planes:*",),
     ),
     Mutant(
         "sums in integers round up",

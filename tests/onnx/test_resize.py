@@ -64,7 +64,7 @@ def test_any_linear_resize_has_the_bits_of_onnx_runtime(
     """Of all sizes, by powers of two and by any scale, with all kinds of scales and zero points."""
     rng = np.random.default_rng(MODES.index(mode))
     for k in range(16):
-        shape = [int(rng.integers(1, 3)), int(rng.integers(1, 9)), *map(int, rng.integers(1, 14, 2))]
+        shape: list[int] = [int(rng.integers(1, 3)), int(rng.integers(1, 9)), *rng.integers(1, 14, 2).tolist()]
         shape = shape[2:] if k == 3 else shape
         x = elements(rng, dtype, shape)
         planes = len(shape) - 2
@@ -80,7 +80,7 @@ def test_any_linear_resize_has_the_bits_of_onnx_runtime(
         elif k % 3 == 1:
             given = {"scales": [1] * planes + [float(rng.choice([1, 2, 4, 8])) for _ in range(2)]}
         else:
-            given = {"scales": [1] * planes + [float(max(1, rng.integers(1, 30)) / size) for size in shape[planes:]]}
+            given = {"scales": [1] * planes + [int(rng.integers(1, 30)) / size for size in shape[planes:]]}
             if any(int(np.float32(a) * np.float32(b)) < 1 for a, b in zip(shape, given["scales"], strict=True)):
                 continue
         rows = placed(device, *resized(x, **given, **options), optimize=around_floats)
@@ -132,6 +132,7 @@ def test_the_same_sizes_are_a_copy(device: dmlvk.Device) -> None:
 )
 def test_others_stay_on_the_host(device: dmlvk.Device, options: dict[str, Any], reason: str) -> None:
     """With ONNX Runtime's bits, and a reason."""
+    options = dict(options)
     x = elements(np.random.default_rng(4), np.uint8, options.pop("shape", (1, 2, 5, 6)))
     lengths = options.pop("lengths", (1, 2, 7, 9))
     if options.get("coordinate_transformation_mode") == "tf_crop_and_resize":

@@ -26,7 +26,6 @@ BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "too_many_rows": {"output_tensor.sizes": [3, 2, MOST_SIDE + 1, 1], "coordinate_tensor.sizes": [MOST_SIDE + 2]},
     "zero_point_of_the_other_type": {"input_zero_point": -1, "input_tensor.data_type": "UINT8"},
     "scale_below_its_range": {"input_scale": 2.0**-41},
-    "scale_that_is_no_number": {"input_scale": float("nan")},
 }
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[ByteResampleDesc])
 # Rows and columns of the input and of the output. The words of a row end inside it, or are whole.
