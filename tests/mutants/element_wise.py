@@ -120,7 +120,7 @@ MUTANTS = (
         "an interpolation keeps the numbers of the rows before",
         "byte_resample/resample.glsl",
         (("if (row.low != row_of_values) {", "if (row_of_values == 0xFFFFFFFF) {"),),
-        ("byte_resample:planes:*",),
+        ("byte_resample:planes:sides=large;*",),
     ),
     Mutant(
         "sums in integers round up",

@@ -28,12 +28,14 @@ BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "scale_below_its_range": {"input_scale": 2.0**-41},
 }
 PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[ByteResampleDesc])
-# Rows and columns of the input and of the output. The words of a row end inside it, or are whole.
+# Rows and columns of the input and of the output. The words of a row end inside it, or are whole. Of large planes an
+# invocation makes several rows.
 SIDES = {
     "double": ((9, 8), (18, 16)),
     "ratio": ((7, 11), (17, 29)),
     "one": ((1, 5), (3, 1)),
     "less": ((23, 31), (7, 4)),
+    "large": ((20, 30), (127, 150)),
 }
 COORDINATES = ("half_pixel", "align_corners", "asymmetric", "any")
 # A falling threshold makes the output what a bisection finds.
