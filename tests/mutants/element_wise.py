@@ -100,15 +100,10 @@ MUTANTS = (
         ("byte_softmax:rows:length=512;*",),
     ),
     Mutant(
-        "an interpolation adds its terms column by column",
+        "an interpolation takes places before the first row behind the last one",
         "byte_resample/resample.glsl",
-        (
-            ("times(times(columns[i].behind, row.before), values[i][1])", "SECOND"),
-            ("times(times(columns[i].before, row.behind), values[i][2])", "THIRD"),
-            ("SECOND", "times(times(columns[i].before, row.behind), values[i][2])"),
-            ("THIRD", "times(times(columns[i].behind, row.before), values[i][1])"),
-        ),
-        ("byte_resample:planes:*result=uneven;*",),
+        (("bits = int(bits) < 0 ? 0 : min(bits, last);", "bits = min(bits, last);"),),
+        ("byte_resample:planes:*coordinates=half_pixel;*",),
     ),
     Mutant(
         "an interpolation compares with one threshold of two",
