@@ -400,6 +400,38 @@ def test_movement_beside_a_group(device: dmlvk.Device, group: str, mover: str, i
     require_equal(found, onnx_runtime(model, {"x": x}))
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize(
+    ("pads", "fill"),
+    [([0, 0, 1, 1, 0, 0, 1, 1], 0.0), ([0, 0, 1, 1, 0, 0, 1, 1], 0.5), ([0, 1, 0, 0, 0, 0, 1, 1], 0.0)],
+)
+def test_padding_before_a_convolution(device: dmlvk.Device, pads: list[int], fill: float, kind: Any) -> None:
+    """ONNX Runtime makes zeros around planes a part of the Conv, which then reads a DequantizeLinear."""
+    generator = np.random.default_rng(4)
+    x = elements(generator, kind, (1, 8, 40, 40))
+    constants: dict[str, Array] = {
+        "s": np.array(0.05, np.float32),
+        "z": np.array(3, kind),
+        "pads": np.array(pads),
+        "fill": np.array(fill, np.float32),
+        "w": generator.integers(-64, 64, (8, 8 + pads[1], 3, 3)).astype(np.int8),
+        "ws": np.array(0.002, np.float32),
+        "b": generator.standard_normal(8).astype(np.float32),
+        "t": np.array(0.031, np.float32),
+        "u": np.array(7, kind),
+    }
+    nodes: list[Node] = [
+        ("DequantizeLinear", ["x", "s", "z"], ["f"], {}),
+        ("DequantizeLinear", ["w", "ws"], ["wf"], {}),
+        ("Pad", ["f", "pads", "fill"], ["m"], {}),
+        ("Conv", ["m", "wf", "b"], ["p"], {}),
+        ("QuantizeLinear", ["p", "t", "u"], ["y"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"y": kind}, constants)
+    found, _ = session_with_onnx_runtime(device.name, model, {"x": x})
+    require_equal(found, onnx_runtime(model, {"x": x}))
+
+
 # Scale and zero point of two quantizations: either is finer or wider, they have half a range in common, or all of it.
 TWICE = [((0.02, 128), (0.05, 100)), ((0.05, 3), (0.02, 250)), ((0.03, 0), (0.03, 255)), ((0.04, 77), (0.04, 77))]
 
