@@ -23,7 +23,7 @@ from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.quantized_inputs import crossing_bytes
 from dmlvk.onnx.registry import ENTRIES
 from dmlvk.onnx.steps import DeviceStep, HostStep, Step, remember
-from dmlvk.onnx.trial import DOUBT, Trial
+from dmlvk.onnx.trial import DOUBT, DivisionTrial
 from dmlvk.runtime.device import Device
 from dmlvk.vulkan.interrupts.monitor import Monitor
 
@@ -196,7 +196,7 @@ class ModelOnDevice:
         if division.whole_on_host <= DOUBT * division.seconds and has_onnx_runtime():
             everywhere = dict.fromkeys((node.index for node in graph.nodes), "")
             alone = Schedule(graph, everywhere | on_host, folded, sizes=sizes, work=work)
-            schedule.trial = Trial(alone)
+            schedule.trial = DivisionTrial(alone)
         return schedule
 
     def _values(self, schedule: Schedule, values: dict[str, Held], profile: Profile | None = None) -> dict[str, Held]:
@@ -313,7 +313,7 @@ class Schedule:
         self.steps: list[Step] = []
         self.is_complete = False
         self.direct: DirectRun | None = None
-        self.trial: Trial[Schedule] | None = None
+        self.trial: DivisionTrial[Schedule] | None = None
         self.measured = ""
         self._work = work or {}
 

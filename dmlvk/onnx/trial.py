@@ -18,7 +18,7 @@ import numpy as np
 from dmlvk._common.bits import first_difference
 from dmlvk.onnx.errors import ModelError
 
-Way = TypeVar("Way")
+Runnable = TypeVar("Runnable")
 
 # The factor by which an estimate may be wrong: nothing is measured where the host alone is estimated to take longer
 # than this many times the divided run. Of twelve networks in 2 to 38 parts, timed on an H100 and an H200 beside 16
@@ -31,7 +31,7 @@ RUNS, FASTER = 5, 0.02
 MOST_RUNS, HOPELESS = 40, 4.0
 
 
-class Trial(Generic[Way]):
+class DivisionTrial(Generic[Runnable]):
     """The choice between two ways to run a model, made once for all runs that share their plan.
 
     alone: the way of the host alone; None once it is known that it is not taken.
@@ -39,13 +39,13 @@ class Trial(Generic[Way]):
     reason: what was found, for a user; "" before.
     """
 
-    def __init__(self, alone: Way) -> None:
-        self.alone: Way | None = alone
+    def __init__(self, alone: Runnable) -> None:
+        self.alone: Runnable | None = alone
         self.is_decided = False
         self.reason = ""
         self._turn = Lock()
 
-    def choose(self, divided: Way, parts: int, run: Callable[[Way], Sequence[Any]]) -> Way:
+    def choose(self, divided: Runnable, parts: int, run: Callable[[Runnable], Sequence[Any]]) -> Runnable:
         """The faster way. Where another thread is measuring, or has not, it is the divided one meanwhile.
 
         Each way is timed in a stretch of its own, the divided one first: ONNX Runtime's threads spin for a while after
@@ -63,7 +63,7 @@ class Trial(Generic[Way]):
                 self._turn.release()
         return divided if self.alone is None or not self.is_decided else self.alone
 
-    def _measure(self, divided: Way, parts: int, run: Callable[[Way], Sequence[Any]]) -> None:
+    def _measure(self, divided: Runnable, parts: int, run: Callable[[Runnable], Sequence[Any]]) -> None:
         alone = self.alone
         assert alone is not None
         outputs, of_parts = _least_seconds(lambda: run(divided))

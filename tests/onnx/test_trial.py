@@ -17,7 +17,7 @@ from onnx import helper
 import dmlvk
 from dmlvk.onnx import InferenceSession, ModelError, crossings, host, trial
 from dmlvk.onnx.steps import DeviceStep
-from dmlvk.onnx.trial import RUNS, Trial
+from dmlvk.onnx.trial import RUNS, DivisionTrial
 from tests.onnx.models import Array, elements, model_of, require_equal
 
 
@@ -40,7 +40,7 @@ class Ways:
 
 def test_the_faster_way_is_chosen_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each in a stretch of its own."""
-    ways, choice = Ways(monkeypatch), Trial("alone")
+    ways, choice = Ways(monkeypatch), DivisionTrial("alone")
     assert choice.choose("divided", 3, ways.run) == "alone"
     assert ways.ran == ["divided"] * (1 + RUNS) + ["alone"] * (2 + RUNS)
     assert choice.reason == "measured: 1e+03 ms as a whole on the host, 2e+03 in 3 parts"
@@ -50,7 +50,7 @@ def test_the_faster_way_is_chosen_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("alone", "runs"), [(2.0, 1 + RUNS), (2.5, 1 + RUNS), (9.0, 1)])
 def test_the_divided_way_stays_if_it_is_as_fast(monkeypatch: pytest.MonkeyPatch, alone: float, runs: int) -> None:
     """A way that takes more than four times as long is not timed again."""
-    ways, choice = Ways(monkeypatch, alone=alone), Trial("alone")
+    ways, choice = Ways(monkeypatch, alone=alone), DivisionTrial("alone")
     assert choice.choose("divided", 3, ways.run) == "divided" and choice.is_decided
     assert ways.ran.count("alone") == 1 + runs and "measured" in choice.reason
     assert choice.alone is None
@@ -66,14 +66,14 @@ def test_the_divided_way_stays_if_it_is_as_fast(monkeypatch: pytest.MonkeyPatch,
     ],
 )
 def test_a_way_with_other_bits_is_not_chosen(monkeypatch: pytest.MonkeyPatch, other: list[Any]) -> None:
-    ways, choice = Ways(monkeypatch), Trial("alone")
+    ways, choice = Ways(monkeypatch), DivisionTrial("alone")
     ways.outputs["alone"] = other
     assert choice.choose("divided", 3, ways.run) == "divided" and choice.is_decided
     assert ways.ran.count("alone") == 1 and "other bits" in choice.reason
 
 
 def test_a_host_that_refuses_the_whole_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways, choice = Ways(monkeypatch), Trial("alone")
+    ways, choice = Ways(monkeypatch), DivisionTrial("alone")
 
     def run(way: str) -> Sequence[Any]:
         if way == "alone":
@@ -86,7 +86,7 @@ def test_a_host_that_refuses_the_whole_is_not_chosen(monkeypatch: pytest.MonkeyP
 
 def test_the_first_runs_of_a_way_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of ONNX Runtime's session, for example: it is timed until it gets no faster, but not for ever."""
-    ways, choice = Ways(monkeypatch), Trial("alone")
+    ways, choice = Ways(monkeypatch), DivisionTrial("alone")
     slow = iter([7.0, 5.0, 3.0, 2.5, 2.2])
 
     def run(way: str) -> Sequence[Any]:
@@ -94,7 +94,7 @@ def test_the_first_runs_of_a_way_may_be_slow(monkeypatch: pytest.MonkeyPatch) ->
         return ways.run(way)
 
     assert choice.choose("divided", 3, run) == "alone"
-    ways, choice = Ways(monkeypatch, alone=1e-3), Trial("alone")
+    ways, choice = Ways(monkeypatch, alone=1e-3), DivisionTrial("alone")
 
     def ever_faster(way: str) -> Sequence[Any]:
         ways.seconds[way] *= 0.9
@@ -106,7 +106,7 @@ def test_the_first_runs_of_a_way_may_be_slow(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("failing", ["divided", "alone"])
 def test_an_exception_leaves_the_choice_to_a_later_run(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
-    ways, choice = Ways(monkeypatch), Trial("alone")
+    ways, choice = Ways(monkeypatch), DivisionTrial("alone")
 
     def run(way: str) -> Sequence[Any]:
         if way == failing:
@@ -120,7 +120,7 @@ def test_an_exception_leaves_the_choice_to_a_later_run(monkeypatch: pytest.Monke
 
 
 def test_other_threads_run_divided_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways, choice = Ways(monkeypatch), Trial("alone")
+    ways, choice = Ways(monkeypatch), DivisionTrial("alone")
     found: list[str] = []
 
     def run(way: str) -> Sequence[Any]:
@@ -208,7 +208,7 @@ def test_nothing_is_measured_without_doubt(
 ) -> None:
     monkeypatch.setattr("dmlvk.onnx.on_device.DOUBT", 1.0)
     session = InferenceSession(network(), device, placement=placement)
-    monkeypatch.setattr(Trial, "choose", None)
+    monkeypatch.setattr(DivisionTrial, "choose", None)
     for _ in range(3):
         session.run(None, image(1))
     assert session.traffic.parts == 3 and not any("measured" in row.reason for row in session.placement)
