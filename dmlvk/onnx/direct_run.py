@@ -126,6 +126,7 @@ class DirectDeviceRun(DirectRun):
         self._inputs = list(tensors)
         self._given = ValueArrays(list(tensors.values()), [program.inputs[name] for name in tensors])
         self._found = ValueArrays([outputs[name] for name in names], [program.outputs[name] for name in names])
+        self._lends = any(step.last.is_lendable(outputs[name]) for name in names)
 
     @staticmethod
     def is_possible(step: DeviceStep, names: Sequence[str], feeds: Mapping[str, Any]) -> bool:
@@ -153,7 +154,7 @@ class DirectDeviceRun(DirectRun):
         self._given.write([feeds[name] for name in self._inputs])
         for name, target in self._quantized:
             target.write(feeds[name])
-        lent = self._execution.free_outputs(self._names)
+        lent = self._execution.free_outputs(self._names) if self._lends else None
         if lent is not None:
             lent.submit()
             return lent.read()

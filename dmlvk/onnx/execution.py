@@ -223,7 +223,7 @@ class Execution:
 
     def _new_outputs(self, names: Sequence[str]) -> Lent | None:
         storages = [self.program.outputs[name].storage for name in names]
-        lent = [name for name in names if self._is_lendable(self.output_tensors[name])]
+        lent = [name for name in names if self.is_lendable(self.output_tensors[name])]
         if not lent or len(storages) > len(set(storages)):
             return None
         tensors, bindings = dict(self.output_tensors), list(self.bindings)
@@ -245,7 +245,7 @@ class Execution:
         sequence = DeviceSequence(self._device.engine, tuple(bindings), self._device.timestamps, times_of_each=False)
         return Lent(sequence, [(tensors[name], self.program.outputs[name], name in lent) for name in names])
 
-    def _is_lendable(self, tensor: Tensor) -> bool:
+    def is_lendable(self, tensor: Tensor) -> bool:
         """Whether a large output lies in the host's memory, beside a bus, and a caller reads it there at full speed."""
         memory = tensor.memory()
         if self._device.vulkan.memory.is_direct or not memory.access.is_direct:
