@@ -28,6 +28,7 @@ from dmlvk.planning.builder import (
     output_boxes,
     reach,
     sizes_of,
+    whole,
 )
 from dmlvk.planning.byte_table import WORKGROUPS_OF_PROCESSOR, packed_view, plan_with_tables
 from dmlvk.planning.device_rates import rates_of
@@ -64,13 +65,12 @@ class _Planner:
             tensor = getattr(self.desc, field)
             tables[field] = (tensor, *packed_view(field, tensor, self.builder))
         views = {field: view for field, (_, view, _) in tables.items()}
-        outputs: Box = tuple((0, size) for size in self.desc.output_tensor.sizes)
-        taps: Box = tuple((0, size) for size in self.desc.input_tensor.sizes[2:])
-        whole, cut = output_boxes(outputs, taps, self._excess, self.desc.output_tensor.element_count)
+        outputs, taps = whole(self.desc.output_tensor.sizes), whole(self.desc.input_tensor.sizes[2:])
+        uncut, cut = output_boxes(outputs, taps, self._excess, self.desc.output_tensor.element_count)
         copies: list[Dispatch] = []
         dispatches = [
             self._dispatch(box, part, views, copies)
-            for box, parts in ([(box, [taps]) for box in whole] + cut)
+            for box, parts in ([(box, [taps]) for box in uncut] + cut)
             for part in parts
         ]
         stages = [tuple(each) for each in (copies, dispatches) if each]

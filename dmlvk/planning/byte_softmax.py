@@ -21,6 +21,7 @@ from dmlvk.planning.builder import (
     output_boxes,
     reach,
     sizes_of,
+    whole,
 )
 from dmlvk.planning.byte_table import packed_table, plan_with_tables
 from dmlvk.planning.float32 import PATHS, chosen_path
@@ -52,9 +53,9 @@ class _SoftmaxPlanner:
 
     def plan(self) -> Plan:
         table, copying = packed_table(self.desc.table_tensor, self.builder)
-        ranges = tuple((0, size) for size in self.desc.input_tensor.sizes)
-        whole, cut = output_boxes(ranges[:2], ranges[2:], self._excess, 1)
-        first = tuple(self._dispatch((*box, *ranges[2:]), table) for box in whole)
+        ranges = whole(self.desc.input_tensor.sizes)
+        uncut, cut = output_boxes(ranges[:2], ranges[2:], self._excess, 1)
+        first = tuple(self._dispatch((*box, *ranges[2:]), table) for box in uncut)
         rows = [self._passes(box, parts, table) for box, parts in cut]
         stages = [first] if first else []
         stages += [tuple(filter(None, together)) for together in zip_longest(*rows)]

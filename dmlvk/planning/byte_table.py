@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.errors import PathError
-from dmlvk.planning.builder import BLOCK_SIZE, Arena, DispatchBuilder, PlanBuilder, View, copies
+from dmlvk.planning.builder import BLOCK_SIZE, Arena, DispatchBuilder, PlanBuilder, View, copies, whole
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.families.element_wise import FIRST, OUTPUT, SECOND, THIRD, Stepping, element_wise_dispatches
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
@@ -271,7 +271,7 @@ def packed_view(field: str, tensor: TensorDesc, builder: PlanBuilder) -> tuple[V
     """
     sizes, element_size = tensor.sizes, tensor.data_type.size_in_bytes
     source = View(field, 0, element_size, tensor.element_strides)
-    if tensor.is_packed and builder.shows(source, [(0, size) for size in sizes]):
+    if tensor.is_packed and builder.shows(source, whole(sizes)):
         return source, ()
     is_owned = tensor.flags & TensorFlags.OWNED_BY_DML
     arena: Arena = builder.persistent if is_owned else builder.scratch

@@ -27,6 +27,7 @@ from dmlvk.planning.builder import (
     by_dimension,
     output_boxes,
     reach,
+    whole,
 )
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
@@ -119,11 +120,11 @@ class Windows:
     @property
     def everything(self) -> WindowsPart:
         """All outputs from all taps."""
-        return self.part(tuple((0, size) for size in self.geometry.output_sizes), self.all_taps)
+        return self.part(whole(self.geometry.output_sizes), self.all_taps)
 
     @property
     def all_taps(self) -> TapBox:
-        return tuple((0, size) for size in self.geometry.window)
+        return whole(self.geometry.window)
 
     def part(self, box: Box, taps: TapBox) -> WindowsPart:
         """The outputs of a box from a box of taps."""
@@ -190,13 +191,13 @@ class Windows:
 
         Boxes of outputs with equal numbers of parts, or not, have no output in common.
         """
-        whole, pieces = output_boxes(
+        uncut, pieces = output_boxes(
             self.everything.box, self.all_taps, lambda box, taps: self._excess(self.part(box, taps)), self.most_outputs
         )
         parts = [[self.part(box, taps) for taps in of_box] for box, of_box in pieces]
         # All that is left of taps on padding alone: one part makes the output of them.
         inside = [[part for part in of_box if part.seen is not None] or of_box[:1] for of_box in parts]
-        return [self.part(box, self.all_taps) for box in whole], inside
+        return [self.part(box, self.all_taps) for box in uncut], inside
 
     def _helps(self, part: WindowsPart) -> bool:
         """Whether cutting the outputs alone is enough for a part that is too much, and not too much work."""
@@ -537,7 +538,7 @@ def _in_units(view: View, unit: int, lane: int) -> list[int]:
 
 
 def stages_of(
-    whole: Sequence[WindowsPart],
+    uncut: Sequence[WindowsPart],
     pieces: Sequence[Sequence[WindowsPart]],
     dispatch: Callable[[WindowsPart, int | None], Dispatch],
 ) -> tuple[tuple[Dispatch, ...], ...]:
@@ -545,7 +546,7 @@ def stages_of(
 
     `dispatch` makes that of a part, from its number among the parts of its outputs, or None if it has all taps.
     """
-    stages = [tuple(dispatch(part, None) for part in whole)] if whole else []
+    stages = [tuple(dispatch(part, None) for part in uncut)] if uncut else []
     for number in range(max(map(len, pieces), default=0)):
         stages.append(tuple(dispatch(parts[number], number) for parts in pieces if number < len(parts)))
     return tuple(stages)
