@@ -156,9 +156,11 @@ def _merged(
     ]
     low, high = max(ends[0][0], ends[1][0]), min(ends[0][1], ends[1][1])
     scale = np.float32(high - low) / np.float32(limits.max - limits.min)
-    zero = np.float32(limits.min) - low / scale
-    # To the nearest integer, ties away from zero.
-    return np.asarray(scale, np.float32), np.asarray(np.trunc(zero + np.copysign(np.float32(0.5), zero)), kind)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of ranges that have 0 alone in common
+        zero = np.float32(limits.min) - low / scale
+        # To the nearest integer, ties away from zero.
+        nearest = np.asarray(np.trunc(zero + np.copysign(np.float32(0.5), zero)), kind)
+    return np.asarray(scale, np.float32), nearest
 
 
 def _is_known_to_onnx(node: Node, graph: Graph) -> bool:
