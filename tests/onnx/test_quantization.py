@@ -432,8 +432,8 @@ def test_padding_before_a_convolution(device: dmlvk.Device, pads: list[int], fil
     require_equal(found, onnx_runtime(model, {"x": x}))
 
 
-# Scale and zero point of two quantizations: either is finer or wider, they have half a range in common, all of it, or one
-# whose zero point is no integer and is rounded up.
+# Scale and zero point of two quantizations: either is finer or wider, they have half a range in common, all of it, or
+# one whose zero point is no integer and is rounded up.
 TWICE = [
     *(((0.02, 128), (0.05, 100)), ((0.05, 3), (0.02, 250)), ((0.03, 0), (0.03, 255)), ((0.04, 77), (0.04, 77))),
     ((0.031, 97), (0.03, 131)),
