@@ -18,6 +18,7 @@ from dmlvk.planning.builder import Arena, PlanBuilder
 from dmlvk.planning.kernel_interface import KernelInterface, has_kernel, kernel_interface
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.planning.quantized_linear_convolution import PATHS as PATHS
+from dmlvk.planning.quantized_linear_convolution import close_paths as close_convolution_paths
 from dmlvk.planning.quantized_linear_convolution import plan as plan_convolution
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ def plan(
         scratch_size=builder.scratch.size,
         persistent_size=builder.persistent.size,
     )
+
+
+def close_paths(desc: QuantizedLinearConvolutionAddDesc, profile: DeviceProfile, *, every: bool = False) -> list[str]:
+    """As for the convolution alone, whose tiles make most of the time."""
+    return close_convolution_paths(desc.convolution, profile, every=every)
 
 
 def _lies_alike(desc: QuantizedLinearConvolutionAddDesc, offsets: Mapping[str, int]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from dmlvk import DataType, TensorDesc
 from dmlvk.operators import QuantizedLinearConvolutionAddDesc
-from dmlvk.planning import plan
+from dmlvk.planning import close_paths, plan
 from tests import profiles
 
 SEGMENT = 1 << 18
@@ -43,6 +43,15 @@ def test_both_orders_of_a_sum_share_pipelines(path: str) -> None:
     )
     assert [each.specialization for each in first] == [each.specialization for each in second]
     assert [each.push_constants for each in first] != [each.push_constants for each in second]
+
+
+def test_a_measurement_takes_tiles_of_sums_too() -> None:
+    profile = profiles.load("nvidia-h200")
+    desc = example(TensorDesc(DataType.INT8, (1, 64, 28, 28)), (64, 64, 1, 1), (0, 0))
+    found = close_paths(desc, profile)
+    assert found[0] == plan(desc, profile).path
+    assert any(":" in path for path in found)
+    assert [plan(desc, profile, path=path).path for path in found] == found
 
 
 @pytest.mark.parametrize(("channels", "path"), [(96, "integer"), (112, "integer"), (120, "integer"), (176, "direct")])

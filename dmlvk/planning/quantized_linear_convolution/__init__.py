@@ -41,7 +41,7 @@ A path is forced by its name; a tile ("matrix:128x128x64:64x64") and the number 
 """
 
 from dmlvk.planning.quantized_linear_convolution.choice import PATH_NAMES as PATHS
-from dmlvk.planning.quantized_linear_convolution.choice import QUESTIONS
+from dmlvk.planning.quantized_linear_convolution.choice import QUESTIONS, close_paths
 from dmlvk.planning.quantized_linear_convolution.choice import plan_quantized_linear_convolution as plan
 
-__all__ = ["PATHS", "QUESTIONS", "plan"]
+__all__ = ["PATHS", "QUESTIONS", "close_paths", "plan"]
