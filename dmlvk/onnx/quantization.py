@@ -13,7 +13,9 @@ from dmlvk.onnx.byte_functions import DOMAIN, RESIZE, FloatFinder
 from dmlvk.onnx.graph import MICROSOFT, ROWS_OF_ONE_AXIS, Graph, Node
 
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
-INT32 = 6
+FLOAT, INT32 = 1, 6
+# How often ONNX Runtime goes over a model when it optimizes.
+MOST_STEPS = 10
 # The version from which a conversion may have a scale for each index along an axis.
 SCALES_ALONG_AN_AXIS = 13
 # The bias' scale is the product of the others, which a quantizer may have rounded.
@@ -84,15 +86,30 @@ def as_written_by_one(graph: Graph) -> None:
 
 
 def merge_conversions(graph: Graph) -> dict[int, str]:
-    """Put one quantization in the place of two, one behind the other, as ONNX Runtime does when it optimizes.
+    """Put one quantization in the place of several, one behind the other, as ONNX Runtime does when it optimizes.
 
     QuantizeLinear, DequantizeLinear with one scale and zero point, and the same two with others: it leaves the first
-    node and the last, with the scale and zero point of the range that the two have in common.
+    node and the last, with the scale and zero point of the range that the two have in common. It goes over the model
+    again until nothing changes, and a pair that it has just merged waits for the next time.
 
     Returns why nodes are no longer in the graph, by number.
     """
+    reasons: dict[int, str] = {}
+    for step in range(MOST_STEPS):
+        found = _merge_each_once(graph, passes_movement=step > 0)
+        if not found:
+            break
+        reasons |= found
+    return reasons
+
+
+def _merge_each_once(graph: Graph, passes_movement: bool) -> dict[int, str]:
+    """Merge pairs of conversions with the pairs behind them, each at most once.
+
+    passes_movement: whether ONNX Runtime has let conversions pass movement before, with scales that now change.
+    """
     producers, users = graph.producers(), graph.users()
-    now: dict[int, Node] = {}
+    now: dict[int, list[Node]] = {}
     reasons: dict[int, str] = {}
 
     def next_of(node: Node) -> Node | None:
@@ -100,9 +117,50 @@ def merge_conversions(graph: Graph) -> dict[int, str]:
         following = users.get(node.outputs[0], ())
         return following[0] if len(following) == 1 and node.outputs[0] not in graph.outputs else None
 
-    for given in graph.nodes:
-        inner = now.get(given.index, given)
-        if inner.op_type != "DequantizeLinear" or inner.domain:
+    def converted(pair: Sequence[Node], source: str, result: str) -> list[Node]:
+        """Conversions as two others are, to bytes and back."""
+        names = source, graph.new_value("bytes", _element(pair[0], graph), source), result
+        protos = [onnx.NodeProto(), onnx.NodeProto()]
+        for proto, node, given, made in zip(protos, pair, names[:2], names[1:], strict=True):
+            proto.CopyFrom(node.proto)
+            proto.name, proto.input[0], proto.output[0] = "", given, made
+        return [graph.new_node(proto) for proto in protos]
+
+    def keep_before(pair: Sequence[Node]) -> None:
+        """Convert before the movement that a pair has passed."""
+        behind, last = producers.get(pair[0].input(0)), pair[0]
+        first: Node | None = None
+        while behind is not None and _is_passed(behind) and next_of(behind) is last:
+            first, last = first if behind.op_type == "Identity" else behind, behind
+            behind = producers.get(last.input(0))
+        if first is None or (behind is not None and behind.op_type == "DequantizeLinear"):
+            return
+        if len(users[first.input(0)]) > 1 or first.input(0) in graph.outputs or graph.is_constant(first.input(0)):
+            return
+        value = graph.new_value("floats", FLOAT, first.input(0))
+        proto = onnx.NodeProto()
+        proto.CopyFrom(first.proto)
+        proto.input[0] = value
+        now[first.index] = [*converted(pair, first.input(0), value), replace(graph.new_node(proto), index=first.index)]
+
+    def keep_behind(pair: Sequence[Node]) -> None:
+        """Convert behind the movement that a pair has passed."""
+        mover: Node | None = None
+        last = next_of(pair[1])
+        while last is not None and _is_passed(last):
+            mover = last if mover is None and last.op_type != "Identity" else mover
+            last = next_of(last)
+        # A QuantizeLinear behind all of it has passed it before.
+        if mover is None or (last is not None and last.op_type == "QuantizeLinear"):
+            return
+        proto = onnx.NodeProto()
+        proto.CopyFrom(mover.proto)
+        proto.output[0] = graph.new_value("floats", FLOAT, mover.outputs[0])
+        made = replace(graph.new_node(proto), index=mover.index)
+        now[mover.index] = [made, *converted(pair, made.outputs[0], mover.outputs[0])]
+
+    for inner in graph.nodes:
+        if inner.op_type != "DequantizeLinear" or inner.domain or inner.index in now:
             continue
         between = [inner]
         second = next_of(inner)
@@ -117,6 +175,9 @@ def merge_conversions(graph: Graph) -> dict[int, str]:
         merged = _merged(_pair(first, inner, graph), _pair(second, last, graph))
         if merged is None:
             continue
+        if passes_movement:
+            keep_before((first, inner))
+            keep_behind((second, last))
         names = [graph.new_name("scale"), graph.new_name("zero_point")]
         for name, value in zip(names, merged, strict=True):
             graph.set_constant(name, value)
@@ -124,12 +185,16 @@ def merge_conversions(graph: Graph) -> dict[int, str]:
             proto = onnx.NodeProto()
             proto.CopyFrom(node.proto)
             proto.input[:] = [source, *names]
-            now[node.index] = made = replace(graph.new_node(proto), index=node.index)
-            producers[made.outputs[0]] = made
-        users[first.outputs[0]] = [now[last.index]]
+            now[node.index] = [replace(graph.new_node(proto), index=node.index)]
         reasons |= {node.index: f"into {first.name!r}, which has the range of both" for node in (*between, second)}
-    graph.nodes = [now.get(node.index, node) for node in graph.nodes if node.index not in reasons]
+    graph.nodes = [each for node in graph.nodes if node.index not in reasons for each in now.get(node.index, [node])]
     return reasons
+
+
+def _is_passed(mover: Node) -> bool:
+    """Whether ONNX Runtime lets conversions pass a node."""
+    is_known = mover.op_type in PASSED_BY_CONVERSIONS and not mover.domain and len(mover.writes) == 1
+    return is_known and mover.version >= SINCE.get(mover.op_type, 1)
 
 
 def _pair(quantizer: Node, dequantizer: Node, graph: Graph) -> tuple[np.ndarray, np.ndarray] | None:
@@ -146,8 +211,10 @@ def _merged(
     first: tuple[np.ndarray, np.ndarray] | None, second: tuple[np.ndarray, np.ndarray] | None
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Scale and zero point of the range that two have in common, in ONNX Runtime's arithmetic of floats."""
-    if first is None or second is None or first[1].dtype != second[1].dtype or first == second:
+    if first is None or second is None or first[1].dtype != second[1].dtype:
         return None
+    if first == second:
+        return first
     kind = first[1].dtype
     limits = np.iinfo(kind)
     ends = [
