@@ -67,6 +67,7 @@ class Handler:
         if not self.is_on:
             return
         self.is_on = False  # no handler inside a handler
+        is_timed = self._state.own.timestamps
         try:
             self.work()
             self.made += 1
@@ -75,7 +76,7 @@ class Handler:
                 raise
             self.refused += 1
         finally:
-            self._state.own.timestamps = False
+            self._state.own.timestamps = is_timed  # the call that it came in may need it
         self.is_on = True
         if self._raises and NOTICES_LATE:
             raise Raised
@@ -112,6 +113,7 @@ def main() -> None:
         for name in names:
             # For each anew: on a busy machine, a round of all calls takes longer than it is asked to last.
             faulthandler.dump_traceback_later(LONGEST_CALL_SECONDS, exit=True)
+            state.own.timestamps = False
             try:
                 try:
                     handler.is_on = True
