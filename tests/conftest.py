@@ -51,6 +51,10 @@ DEVICE_NAMES = [name.strip() for name in os.environ.get("DMLVK_TEST_DEVICES", "l
 # By day one in so many sets of parameters runs, of a test or a value with the mark; the first mark counts.
 SHARES = {"sixteenth_by_day": 16, "quarter_by_day": 4, "half_by_day": 2}
 
+# Numbers of new objects before a collection of the youngest, of such collections before one of the next generation, and
+# of those before one of all.
+COLLECTION_THRESHOLDS = (50_000, 20, 100)
+
 _checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile("default", deadline=None, max_examples=50, suppress_health_check=_checks)
 # The same examples in each run, so that everyone can reproduce a failure in CI.
@@ -76,12 +80,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collection makes some million objects that all stay: the garbage collector need not walk them, then or later."""
+    """Collection makes some million objects that all stay: the garbage collector need not walk them, then or later.
+
+    Tests make many objects that stay as well, such as syntax trees and plans: with Python's thresholds a tenth of their
+    time would be collections.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*COLLECTION_THRESHOLDS)
         gc.enable()
 
 

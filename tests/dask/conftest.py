@@ -21,9 +21,12 @@ def _two_devices() -> None:
         pytest.skip(f"a cluster of two workers needs two names in DMLVK_TEST_DEVICES, not {DEVICE_NAMES}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[LocalCluster]:
-    """All ports are free ones that the system chooses. The kernels' own tests have the validation layer."""
+    """All ports are free ones that the system chooses. The kernels' own tests have the validation layer.
+
+    It ends with the last test of this folder: an idle cluster takes a fifth of a core.
+    """
     with LocalCluster(
         n_workers=2,
         threads_per_worker=2,
