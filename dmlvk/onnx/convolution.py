@@ -1,4 +1,4 @@
-"""Nodes that become QUANTIZED_LINEAR_CONVOLUTION: QLinearConv, and products with constant matrices."""
+"""Nodes that become QUANTIZED_LINEAR_CONVOLUTION: QLinearConv, and products of matrices."""
 
 from __future__ import annotations
 
@@ -242,14 +242,13 @@ def spatial_arrays(attributes: Mapping[str, Any], sizes: Sequence[int], taps: Se
     return {"strides": strides, "dilations": dilations, "start_padding": start, "end_padding": end}
 
 
-def check_product(node: Node, graph: Graph) -> None:
-    """QLinearMatMul: refuse a second operand that is not a constant matrix."""
-    _require_constant_matrix(node, graph)
-
-
 def check_gemm(node: Node, graph: Graph) -> None:
     """QGemm of com.microsoft: refuse what a convolution with 1x1 filters is not."""
-    _require_constant_matrix(node, graph)
+    matrix = graph.constant(node.input(3))
+    if matrix is None:
+        raise NotOnDeviceError(f"its second operand {node.input(3)!r} is not constant")
+    if matrix.ndim != 2:
+        raise NotOnDeviceError(f"its second operand {node.input(3)!r} has rank {matrix.ndim}; on the device it is 2")
     alpha = node.attributes.get("alpha", 1.0)
     scales = [graph.constant(node.input(position)) for position in (1, 4, 7)]
     if alpha != 1.0:
@@ -263,17 +262,62 @@ def check_gemm(node: Node, graph: Graph) -> None:
         raise NotOnDeviceError("its output is float32, because it has no y_scale")
 
 
-def _require_constant_matrix(node: Node, graph: Graph) -> None:
-    matrix = graph.constant(node.input(3))
-    if matrix is None:
-        raise NotOnDeviceError(f"its second operand {node.input(3)!r} is not constant")
-    if matrix.ndim != 2:
-        raise NotOnDeviceError(f"its second operand {node.input(3)!r} has rank {matrix.ndim}; on the device it is 2")
-
-
 def plan_product(node: Node, builder: ProgramBuilder) -> None:
-    """QLinearMatMul with a constant matrix: a convolution whose pixels are the rows."""
-    _plan_rows(node, builder, builder.parameter(node.input(3)), (6, 7))
+    """QLinearMatMul. One with a constant matrix is a convolution whose pixels are the rows."""
+    matrix = builder.constant(node.input(3))
+    if matrix is not None and matrix.ndim == 2:
+        _plan_rows(node, builder, matrix, (6, 7))
+    else:
+        _plan_two_values(node, builder)
+
+
+def _plan_two_values(node: Node, builder: ProgramBuilder) -> None:
+    """A product of (..., rows, depth) and (..., depth, columns), neither of which is known before the run.
+
+    The second operand's memory is an image: its columns are the pixels, the depth its channels. The first operand's
+    rows are the filters, so the product lies in memory as ONNX has it, and nothing is turned. Matrices that have an
+    operand each are groups of channels.
+    """
+    shapes = first, second = [builder.kind(node.input(position))[0] for position in (0, 3)]
+    if len(first) == 1:
+        first = (1, *first)
+    if len(second) == 1:
+        second = (*second, 1)
+    if min(len(first), len(second)) < 2 or first[-1] != second[-2] or 0 in (*first, *second):
+        raise NotOnDeviceError(f"its operands have the shapes {shapes[0]} and {shapes[1]}, which do not fit")
+    try:
+        together = np.broadcast_shapes(first[:-2], second[:-2])
+    except ValueError:
+        raise NotOnDeviceError(f"its operands have the shapes {first} and {second}, which do not fit") from None
+    (rows, depth), columns, matrices = first[-2:], second[-1], math.prod(together)
+    shape = (*together, *shapes[0][-2:-1], *((columns,) if len(shapes[1]) > 1 else ()))
+    names = {
+        f"{kind}_{suffix}_tensor": node.input(position + j)
+        for kind, position in (("input", 4), ("filter", 1), ("output", 6))
+        for j, suffix in enumerate(("scale", "zero_point"))
+    }
+    types = [require_quantized(builder, node.input(position)) for position in (3, 0, 7)]
+    images, groups = 1, 1
+    if math.prod(second[:-2]) == 1:
+        rows *= matrices  # of one image
+    elif math.prod(first[:-2]) == 1:
+        images = matrices
+    else:
+        groups = matrices
+    operands = ConvolutionTensors(builder)
+    filters, image = builder.packed(node.input(0)), builder.packed(node.input(3))
+    if groups > 1:
+        filters, image = (builder.expanded(each, (*together, *each.shape[-2:])) for each in (filters, image))
+    output = builder.new(types[2], shape)
+    for name, value, sizes in (
+        ("input_tensor", image, (images, groups * depth, columns)),
+        ("filter_tensor", filters, (groups * rows, depth, 1)),
+        ("output_tensor", output, (images, groups * rows, columns)),
+    ):
+        operands.tensors[name] = TensorDesc(DataType.from_numpy(value.dtype), sizes)
+        operands.places[name] = value
+    _add_quantization(operands, names, types, 1)
+    _dispatch_product(node, operands, groups)
 
 
 def plan_gemm(node: Node, builder: ProgramBuilder) -> None:
@@ -304,7 +348,7 @@ def _plan_rows(
     """A product with a constant matrix (depth, columns) as a convolution of {1, depth, 1, rows}, channels last."""
     shape, input_type = builder.kind(node.input(0))
     depth, columns = matrix.shape
-    if len(shape) < 2 or shape[-1] != depth or 0 in (*shape, columns):
+    if not shape or shape[-1] != depth or 0 in (*shape, columns):
         raise NotOnDeviceError(f"its first operand has the shape {shape}, its second {matrix.shape}")
     positions = (1, 2, 4, 5, *output_positions)
     names = {
@@ -329,14 +373,20 @@ def _plan_rows(
         operands.own("input_scale_tensor", alpha * operands.owned["input_scale_tensor"])
     if bias is not None:
         operands.own("bias_tensor", bias.reshape(1, columns, 1, 1))
+    _dispatch_product(node, operands)
+
+
+def _dispatch_product(node: Node, operands: ConvolutionTensors, groups: int = 1) -> None:
+    """Add a convolution with filters of one element."""
     _with_normal_product(operands)
+    spatial = operands.tensors["input_tensor"].rank - 2
     desc = QuantizedLinearConvolutionDesc(
         **operands.tensors,
-        strides=(1, 1),
-        dilations=(1, 1),
-        start_padding=(0, 0),
-        end_padding=(0, 0),
-        group_count=1,
+        strides=(1,) * spatial,
+        dilations=(1,) * spatial,
+        start_padding=(0,) * spatial,
+        end_padding=(0,) * spatial,
+        group_count=groups,
     )
-    builder.dispatch(desc, operands.places, operands.owned)
-    builder.set(node.outputs[0], output)
+    operands.builder.dispatch(desc, operands.places, operands.owned)
+    operands.builder.set(node.outputs[0], operands.places["output_tensor"])

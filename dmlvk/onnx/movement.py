@@ -329,13 +329,7 @@ def plan_expand(node: Node, builder: ProgramBuilder) -> None:
     if any(a != b and 1 not in (a, b) for a, b in zip(own, other, strict=True)):
         raise NotOnDeviceError(f"the shape {source.shape} does not broadcast to {wanted}")
     shape = tuple(b if a == 1 else a for a, b in zip(own, other, strict=True))
-    if shape == own:
-        builder.view(node.outputs[0], source, shape)
-        return
-    strides = tuple(0 if a == 1 else s for a, s in zip(own, packed_strides(own), strict=True))
-    output = builder.new(source.dtype, shape)
-    builder.copy(source, source.desc(shape, strides), output, output.desc())
-    builder.set(node.outputs[0], output)
+    builder.set(node.outputs[0], builder.expanded(source, shape))
 
 
 def plan_depth_to_space(node: Node, builder: ProgramBuilder) -> None:

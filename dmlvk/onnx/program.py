@@ -263,6 +263,19 @@ class ProgramBuilder:
         )
         self.dispatch(desc, {"input_tensor": source, "output_tensor": target})
 
+    def expanded(self, source: Value, shape: tuple[int, ...]) -> Value:
+        """A value repeated along its dimensions of size 1, and along those that it lacks, by a copy from strides of 0.
+
+        It lies in ONNX's own order.
+        """
+        own = (1,) * (len(shape) - len(source.shape)) + source.shape
+        if shape == own:
+            return replace(source, shape=shape)
+        strides = tuple(0 if size == 1 else step for size, step in zip(own, packed_strides(own), strict=True))
+        output = self.new(source.dtype, shape)
+        self.copy(source, source.desc(shape, strides), output, output.desc())
+        return output
+
     def move_into(self, source: Value, storage: int, offset: int) -> bool:
         """Move a value to another storage, where its dispatch then writes it; whether that was possible.
 

@@ -295,19 +295,22 @@ def _data(node: Node) -> range:
     return range(len(node.inputs))[MOVING[node.op_type]]
 
 
-def move_bytes(graph: Graph) -> None:
+def move_bytes(graph: Graph, *, as_optimized: bool = False) -> None:
     """Let movement come before DequantizeLinear, so that bytes are moved and not floats.
 
     A DequantizeLinear with one positive scale is a function of each element that keeps their order. Where ONNX Runtime
     optimizes, it moves few operators so, and replaces a node only if it reads a DequantizeLinear then: those of others
     do not come next to such nodes.
+
+    as_optimized: whether only what ONNX Runtime moves is moved, so that what reads it can be replaced.
     """
     producers, users = graph.producers(), graph.users()
     read_by_groups = _read_by_groups(graph) if graph.host_optimizes else set[str]()
     nodes: list[Node] = []
     moved: set[int] = set()  # by number, what only this function puts behind movement
     for node in graph.nodes:
-        sources = _moved_sources(node, producers, graph)
+        is_wanted = not as_optimized or node.op_type in PASSED_BY_CONVERSIONS
+        sources = _moved_sources(node, producers, graph) if is_wanted else None
         is_passed = node.op_type in PASSED_BY_CONVERSIONS and all(
             source is None or source.index not in moved for source in sources or ()
         )
@@ -727,9 +730,9 @@ def _fused(
     if not all(_clamps_nothing(node, end, graph) for node in absorbed[:-1]):
         return None
     axis = _axis_of_weights(product, graph)
-    if axis is None or not _is_per_filter(filters, axis, graph):
+    if not _has_one_scale(filters, graph) if axis is None else not _is_per_filter(filters, axis, graph):
         return None
-    if not _has_one_scale(source, graph) or not _has_one_scale(end, graph):
+    if _stays_in_floats(product) or not _has_one_scale(source, graph) or not _has_one_scale(end, graph):
         return None
     names = source.inputs[0], filters.inputs[0], end.outputs[0]
     if tuple(graph.element_type(zero) for _, zero in filter(None, parameters)) not in FUSED_TYPES:
@@ -762,15 +765,19 @@ FUSED_TYPES = ((UINT8, UINT8, UINT8), (UINT8, INT8, UINT8), (INT8, INT8, INT8))
 PRODUCTS = {"Conv": ("", "QLinearConv"), "MatMul": ("", "QLinearMatMul"), "Gemm": (MICROSOFT, "QGemm")}
 
 
+def _stays_in_floats(product: Node) -> bool:
+    """Whether a Gemm is none that a quantized one stands for."""
+    factors = product.attributes.get("alpha", 1.0), product.attributes.get("beta", 1.0)
+    has_factors = bool(product.input(2)) and factors != (1.0, 1.0)
+    return product.op_type == "Gemm" and (bool(product.attributes.get("transA", 0)) or has_factors)
+
+
 def _axis_of_weights(product: Node, graph: Graph) -> int | None:
-    """The dimension along which a product's weights may have a scale each; None for products that stay in floats."""
+    """The dimension along which a product's weights may have a scale each; None for several matrices."""
     if product.op_type == "Conv":
         return 0
     if product.op_type == "MatMul":
         return 1 if graph.rank(product.input(1)) == 2 else None
-    factors = product.attributes.get("alpha", 1.0), product.attributes.get("beta", 1.0)
-    if product.attributes.get("transA", 0) or (product.input(2) and factors != (1.0, 1.0)):
-        return None
     return 0 if product.attributes.get("transB", 0) else 1
 
 

@@ -55,7 +55,7 @@ CONVOLUTION = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "stride
 ENTRIES: Mapping[tuple[str, str], Entry] = {
     ("", "QLinearConv"): Entry(convolution.plan_convolution, CONVOLUTION, scales=(1, 4, 6)),
     (MICROSOFT, "QLinearConv"): Entry(convolution.plan_convolution, (*CONVOLUTION, "channels_last"), scales=(1, 4, 6)),
-    ("", "QLinearMatMul"): Entry(convolution.plan_product, (), convolution.check_product, scales=(1, 4, 6)),
+    ("", "QLinearMatMul"): Entry(convolution.plan_product, scales=(1, 4, 6)),
     (MICROSOFT, "QGemm"): Entry(
         convolution.plan_gemm, ("alpha", "transA", "transB"), convolution.check_gemm, scales=(1, 4, 7)
     ),

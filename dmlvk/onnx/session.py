@@ -219,6 +219,7 @@ class InferenceSession(Pickled):
             if not quantization.has_quantized_operators(graph):
                 self._folded |= quantization.merge_conversions(graph)
             quantization.quantize_as_optimized(graph)
+            quantization.move_bytes(graph, as_optimized=True)
         absorbed, self._fused = quantization.fuse(graph) if fuse_qdq else ({}, {})
         graph.host_optimizes = bool(self._fused) or not quantization.has_quantized_operators(graph)
         self._folded |= absorbed | folding.fold(graph)

@@ -45,12 +45,13 @@ class RandomNetwork:
             [
                 *(self.mapped_float, self.paired_float, self.pooled_max, self.joined_float, self.by_channel),
                 *(self.averaged_float, self.resized, self.convolved_float, self.multiplied_float, self.padded_float),
+                self.attended_float,
                 *(self.padded, self.chosen_float, self.extreme, self.extreme_float, self.summed_float),
             ]
             if quantizes_around_floats
             else [
                 *(self.mapped, self.paired, self.pooled_max, self.averaged, self.joined, self.resized),
-                *(self.convolved, self.multiplied, self.mean_of_floats, self.padded, self.padded_float),
+                *(self.convolved, self.multiplied, self.attended, self.mean_of_floats, self.padded, self.padded_float),
                 *(self.pooled_function, self.chosen, self.chosen_float, self.extreme, self.extreme_float),
                 *(self.summed_float, self.softmaxed),
             ]
@@ -382,6 +383,38 @@ class RandomNetwork:
         product = self._byte(MICROSOFT + "QGemm", [*operands, bias, c["y_scale"], c["y_zero"]], attributes)
         out = self.set((shape[0], columns, 1, 1), c["y_scale"], c["y_zero"])
         self.nodes.append(("Reshape", [product, self.constant([shape[0], columns, 1, 1], np.int64)], [out], {}))
+
+    def attended(self) -> None:
+        """A product of each plane with itself or another of the same sizes, turned: two values of a run."""
+        first, second, shape, out = self._planes()
+        turned = self._byte("Transpose", [second], {"perm": [0, 1, 3, 2]})
+        reads = [first, *self.values[first][1:], turned, *self.values[second][1:], *out]
+        self.nodes.append(("QLinearMatMul", reads, [self.set((*shape[:3], shape[2]), *out)], {}))
+
+    def attended_float(self) -> None:
+        """As `attended`, in floats."""
+        first, second, shape, out = self._planes()
+        turned = self._float("Transpose", [self._dequantized(second)], {"perm": [0, 1, 3, 2]})
+        product = self._float("MatMul", [self._dequantized(first), turned])
+        made = self.set((*shape[:3], shape[2]), *out)
+        self.nodes.append(("QuantizeLinear", [product, *out], [made], {}))
+
+    def _planes(self) -> tuple[str, str, tuple[int, ...], tuple[str, str]]:
+        """Two values of the same type and sizes, the sizes, and a scale and zero point of their product."""
+        name, shape, scale, zero = self.pick()
+        kind = self.type_of(zero)
+        alike = [
+            other for other, (sizes, _, point) in self.values.items() if sizes == shape and self.type_of(point) == kind
+        ]
+        other = str(self.generator.choice(alike))
+        spread = self.constants[scale] * self.constants[self.values[other][1]] * np.float32(60 * shape[3] ** 0.5)
+        middle = (int(np.iinfo(kind).max) + int(np.iinfo(kind).min) + 1) // 2
+        return (
+            name,
+            other,
+            shape,
+            (self.constant(spread), self.constant(middle + int(self.generator.integers(-9, 10)), kind)),
+        )
 
     def _turn(self, matrix: str) -> None:
         self.constants[matrix] = np.ascontiguousarray(self.constants[matrix].T)
