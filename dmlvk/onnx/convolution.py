@@ -296,7 +296,7 @@ def _plan_two_values(node: Node, builder: ProgramBuilder) -> None:
         for kind, position in (("input", 4), ("filter", 1), ("output", 6))
         for j, suffix in enumerate(("scale", "zero_point"))
     }
-    types = [require_quantized(builder, node.input(position)) for position in (3, 0, 7)]
+    types = tuple(require_quantized(builder, node.input(position)) for position in (3, 0, 7))
     images, groups = 1, 1
     if math.prod(second[:-2]) == 1:
         rows *= matrices  # of one image

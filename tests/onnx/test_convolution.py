@@ -193,7 +193,7 @@ def test_products_of_two_values(device: dmlvk.Device, shapes: tuple[Any, Any], c
 def test_operands_that_do_not_fit(device: dmlvk.Device) -> None:
     """Shapes that only a run knows, and that no product has: the host's library says so."""
     reads = ["a", "scale", "zero", "b", "scale", "zero", "scale", "zero"]
-    constants = {"scale": np.array(1, np.float32), "zero": np.array(0, np.uint8)}
+    constants: dict[str, Any] = {"scale": np.array(1, np.float32), "zero": np.array(0, np.uint8)}
     described = {name: value_info(name, np.uint8, [None, None]) for name in ("a", "b")}
     model = model_of([("QLinearMatMul", reads, ["y"], {})], described, {"y": np.uint8}, constants)
     session = InferenceSession(model, device)

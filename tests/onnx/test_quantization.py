@@ -400,6 +400,36 @@ def test_movement_beside_a_group(device: dmlvk.Device, group: str, mover: str, i
     require_equal(found, onnx_runtime(model, {"x": x}))
 
 
+@pytest.mark.parametrize("mover", [None, "Slice", "Unsqueeze"])
+def test_attention(device: dmlvk.Device, mover: str | None) -> None:
+    """Products of two values, which movement of floats parts from their conversions, run on the device."""
+    x = elements(np.random.default_rng(14), np.uint8, (3, 6, 8))
+    reads = {"Slice": ["f", "start", "end", "axes"], "Unsqueeze": ["f", "axes"]}.get(mover or "", [])
+    constants: dict[str, Array] = {
+        **{name: np.array(scale, np.float32) for name, scale in {"s": 0.05, "t": 0.9, "u": 1 / 256}.items()},
+        **{name: np.array(zero, np.uint8) for name, zero in {"z": 120, "middle": 131, "least": 0}.items()},
+        **{name: np.array([place], np.int64) for name, place in {"start": 1, "end": 5, "axes": 1}.items()},
+    }
+    nodes: list[Node] = [
+        ("DequantizeLinear", ["x", "s", "z"], ["f"], {}),
+        ("Transpose", ["f"], ["turned"], {"perm": [0, 2, 1]}),
+        *([(mover, reads, ["moved"], {})] if mover else []),
+        ("MatMul", ["moved" if mover else "f", "turned"], ["p"], {}),
+        ("QuantizeLinear", ["p", "t", "middle"], ["q"], {}),
+        ("DequantizeLinear", ["q", "t", "middle"], ["pf"], {}),
+        ("Softmax", ["pf"], ["w"], {"axis": -1}),
+        ("QuantizeLinear", ["w", "u", "least"], ["wq"], {}),
+        ("DequantizeLinear", ["wq", "u", "least"], ["wf"], {}),
+        ("MatMul", ["wf", "f"], ["o"], {}),
+        ("QuantizeLinear", ["o", "s", "z"], ["y"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants)
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    require_equal(found, onnx_runtime(model, {"x": x}))
+    assert "host" not in {place for _, _, place in rows}, rows
+    assert np.unique(found[0]).size > 20
+
+
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 @pytest.mark.parametrize(
     ("pads", "fill"),
