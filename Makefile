@@ -12,8 +12,12 @@ endif
 # Arguments of `dmlvk conformance` on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
 CONFORMANCE_ARGUMENTS ?=
 
-# Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1". `make test`,
-# `make test-thorough` and `make test-minimal` run two tests at a time, as on any two cores; "-n 0" runs them one after the other.
+# How many tests `make test`, `make test-thorough` and `make test-minimal` run at a time. It is made for two cores: two tests at
+# a time leave them a quarter of the time with nothing to do.
+WORKERS ?= 3
+
+# Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"; "-n 0" runs
+# the tests one after the other.
 PYTEST_ARGUMENTS ?=
 
 # The checkout of an earlier version, as in: make bench-checkouts BEFORE=../before
@@ -70,7 +74,7 @@ test: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
 	$(LINT)
-	$(VENV_PYTHON) -m pytest -n 2 $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest -n $(WORKERS) $(PYTEST_ARGUMENTS)
 
 lint: .venv/test.stamp
 	$(LINT)
@@ -83,7 +87,7 @@ format: .venv/test.stamp
 test-minimal: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
-	$(VENV_PYTHON) -m tools.minimal_versions -- -n 2 $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m tools.minimal_versions -- -n $(WORKERS) $(PYTEST_ARGUMENTS)
 
 test-large: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
@@ -99,7 +103,7 @@ test-thorough: export HYPOTHESIS_PROFILE = thorough
 test-thorough: .venv/test.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
 	@$(PYTHON) -m tools.drivers
-	$(VENV_PYTHON) -m pytest -n 2 $(PYTEST_ARGUMENTS)
+	$(VENV_PYTHON) -m pytest -n $(WORKERS) $(PYTEST_ARGUMENTS)
 
 test-torch: .venv/torch.stamp
 	@$(PYTHON) -m tools.bootstrap vulkan
