@@ -22,6 +22,7 @@ LARGEST_KEPT = 1024
 LARGEST_ASKED = 1 << 30
 # ONNX Runtime implements some operators for some types alone. The device may run the others.
 LACKING = "NOT_IMPLEMENTED"
+UNKNOWN = "is not a registered function/op"
 
 
 class Outline(NamedTuple):
@@ -93,7 +94,8 @@ def require_accepted(outline: Outline, model: onnx.ModelProto, constants: Mappin
             return
         error = _refusal(onnxruntime, outline.completed(model, constants))
     if error is not None and LACKING not in error:
-        raise ModelError(f"{place}: ONNX Runtime refuses the model: {error}")
+        rule = "; operators of libraries that SessionOptions register do not run here" if UNKNOWN in error else ""
+        raise ModelError(f"{place}: ONNX Runtime refuses the model: {error}{rule}")
 
 
 def _refusal(runtime: Any, model: onnx.ModelProto) -> str | None:

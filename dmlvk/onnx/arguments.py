@@ -134,7 +134,8 @@ class InputCheck:
         shape = self._described.shape
         if self._has_shape:
             if array.ndim != len(shape):
-                raise ModelError(f"{self._field} has the shape {array.shape}; it must have rank {len(shape)}, {shape}")
+                rule = f"it must have rank {len(shape)}, {shape}{_advice(array.shape, shape)}"
+                raise ModelError(f"{self._field} has the shape {array.shape}; {rule}")
             for k, (size, found) in enumerate(zip(shape, array.shape, strict=True)):
                 if size != found and isinstance(size, int):
                     rule = f"its dimension {k} must have size {size}, {shape}{_advice(array.shape, shape)}"
@@ -147,6 +148,8 @@ class InputCheck:
         native = array.dtype.newbyteorder("=")
         if native != expected and not (expected.kind == "O" and array.dtype.kind in "OSU"):
             rule = f"it must be of {expected.name}, {described.type}"
+            if native.kind in "biuf" and expected.kind in "biuf":
+                rule += f": array.astype(np.{expected.name})"
             raise ModelError(f"{self._field} is an array of {array.dtype.name}; {rule}")
         if array.dtype.kind == "S":
             try:
@@ -157,12 +160,17 @@ class InputCheck:
 
 
 def _advice(found: tuple[int, ...], shape: Sequence[int | str | None]) -> str:
-    """What helps if only the order of the dimensions is wrong: libraries that read pictures put channels last."""
-    if len(found) < 3:
-        return ""
-    turned = (found[0], found[-1], *found[1:-1])
-    fits = all(size == wanted or not isinstance(wanted, int) for size, wanted in zip(turned, shape, strict=True))
-    return "; is it channels last? np.moveaxis(array, -1, 1) fits" if fits else ""
+    """What helps if an input lacks the dimension of a batch, or has channels last, as libraries that read pictures."""
+
+    def fits(sizes: tuple[int, ...]) -> bool:
+        pairs = zip(sizes, shape, strict=False)
+        return len(sizes) == len(shape) and all(a == b or not isinstance(b, int) for a, b in pairs)
+
+    if fits((1, *found)):
+        return "; is it one of a batch? array[np.newaxis] fits"
+    if len(found) > 2 and fits((found[0], found[-1], *found[1:-1])):
+        return "; is it channels last? np.moveaxis(array, -1, 1) fits"
+    return ""
 
 
 def input_checks(graph: Graph, place: str) -> dict[str, InputCheck]:

@@ -27,6 +27,8 @@ Array = npt.NDArray[Any]
 # A message of Protocol Buffers has less than 2 GiB. Larger models keep their constants beside it.
 LARGEST_MESSAGE = 1 << 30
 MOST_BYTES = (1 << 31) - 1
+# The bytes of what is no model that an error shows.
+MOST_SHOWN = 40
 # Bits of an element of raw data, as far as this release of onnx has the type.
 _BITS = {
     128: "COMPLEX128",
@@ -267,10 +269,14 @@ def _require_whole(tensor: onnx.TensorProto, place: str) -> None:
 
 def _parsed(content: bytes, place: str) -> onnx.ModelProto:
     proto = onnx.ModelProto()
+    if not content:
+        raise ModelError(f"{place}: this is no ONNX model: it is empty")
     try:
         proto.ParseFromString(content)
     except DecodeError as error:
-        raise ModelError(f"{place}: this is no ONNX model: {_line(error)}") from error
+        # A pointer of Git LFS, a page of a server, an archive and a path as bytes show there what they are.
+        rule = f"it begins with {content[:MOST_SHOWN]!r}"
+        raise ModelError(f"{place}: this is no ONNX model: {_line(error)}; {rule}") from error
     return proto
 
 

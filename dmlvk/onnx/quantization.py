@@ -455,7 +455,10 @@ def _quantize_before(graph: Graph, comes_first: Callable[[Node], bool]) -> None:
 
 
 def _of_bytes(node: Node, graph: Graph) -> onnx.NodeProto:
-    """A node that moves elements as one that moves bytes: a GlobalMaxPool of those is a ReduceMax."""
+    """A node that moves elements as one that moves bytes: a GlobalMaxPool of those is a ReduceMax.
+
+    A Pad has no fill yet.
+    """
     proto = onnx.NodeProto()
     proto.CopyFrom(node.proto)
     if node.op_type == "GlobalMaxPool":
@@ -466,6 +469,8 @@ def _of_bytes(node: Node, graph: Graph) -> onnx.NodeProto:
         else:
             proto.input.append(graph.new_name("axes"))
             graph.set_constant(proto.input[1], axes)
+    if node.op_type == "Pad" and node.input(2) and not _has_fill(node):
+        proto.input[2] = ""  # a float that no element becomes
     return proto
 
 

@@ -462,6 +462,26 @@ def test_padding_before_a_convolution(device: dmlvk.Device, pads: list[int], fil
     require_equal(found, onnx_runtime(model, {"x": x}))
 
 
+@pytest.mark.parametrize("is_before", [True, False])
+def test_padding_by_reflection_with_a_fill(device: dmlvk.Device, is_before: bool) -> None:
+    """Some exporters give each Pad a fill of floats: nothing reads it there, and no Pad of bytes takes it."""
+    x = elements(np.random.default_rng(4), np.uint8, (1, 2, 5, 5))
+    constants: dict[str, Array] = {"s": np.array(0.05, np.float32), "z": np.array(3, np.uint8)}
+    constants |= {"pads": np.array([0, 0, 1, 2, 0, 0, 1, 0]), "fill": np.array(0.5, np.float32)}
+    first, last = ("f", "p") if is_before else ("t", "t")
+    nodes: list[Node] = [
+        ("DequantizeLinear", ["x", "s", "z"], ["f"], {}),
+        ("Tanh", [last if is_before else "f"], ["t"], {}),
+        ("Pad", [first, "pads", "fill"], ["p"], {"mode": "reflect"}),
+        ("QuantizeLinear", ["t" if is_before else "p", "s", "z"], ["y"], {}),
+    ]
+    nodes = [nodes[k] for k in ((0, 2, 1, 3) if is_before else (0, 1, 2, 3))]
+    model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants)
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    require_equal(found, onnx_runtime(model, {"x": x}))
+    assert "host" not in {place for *_, place in rows}
+
+
 # Scale and zero point of two quantizations: either is finer or wider, they have half a range in common, all of it, or
 # one whose zero point is no integer and is rounded up.
 TWICE = [

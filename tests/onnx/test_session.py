@@ -26,6 +26,7 @@ from tests.onnx.models import (
     require_equal,
     session_with_onnx_runtime,
 )
+from tests.oracle import OracleError
 from tests.programs import python
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
@@ -65,8 +66,12 @@ def test_outputs_are_chosen_by_name(device: dmlvk.Device) -> None:
 FEEDS: dict[str, tuple[dict[str, Any], str]] = {
     "none": ({}, "the input 'x' is missing; its inputs are x"),
     "unknown": ({"x": np.ones((1, 3, 2), np.float32), "z": 1}, "has no input 'z'; its inputs are x"),
-    "type": ({"x": np.ones((1, 3, 2))}, "'x' is an array of float64; it must be of float32, tensor(float)"),
-    "rank": ({"x": np.ones((3, 2), np.float32)}, "'x' has the shape (3, 2); it must have rank 3, ['n', 3, None]"),
+    "type": (
+        {"x": np.ones((1, 3, 2))},
+        "'x' is an array of float64; it must be of float32, tensor(float): array.astype(np.float32)",
+    ),
+    "rank": ({"x": np.ones((3, 3), np.float32)[0]}, "'x' has the shape (3,); it must have rank 3, ['n', 3, None]"),
+    "batch": ({"x": np.ones((3, 2), np.float32)}, "['n', 3, None]; is it one of a batch? array[np.newaxis] fits"),
     "size": ({"x": np.ones((1, 4, 2), np.float32)}, "'x' has the shape (1, 4, 2); its dimension 1 must have size 3"),
     "text": ({"x": "text"}, "it must be of float32"),
 }
@@ -127,8 +132,8 @@ BAD_MODELS = {
     "empty": "Graph output 'y' is not an output of any node",
     "unknown operator": "Absolutely",
     "attribute": "Unrecognized attribute: depth for operator Abs",
-    "bytes": "this is no ONNX model",
-    "no bytes": "ONNX's checker refuses the model",
+    "bytes": "it begins with b'this is no model'",
+    "no bytes": "this is no ONNX model: it is empty",
     "no file": "absent.onnx: the model cannot be read",
     "external data": "the external data of the tensor 'w' (location 'weights.bin'",
     "external data of bytes": "the tensor 'w' lies in a file of external data",
@@ -202,6 +207,14 @@ def test_initializers_that_are_inputs_may_be_replaced(device: dmlvk.Device) -> N
 def test_something_that_is_no_model(device: dmlvk.Device) -> None:
     with pytest.raises(TypeError, match="not int"):
         InferenceSession(3, device)  # type: ignore[arg-type]
+
+
+def test_an_operator_of_a_library(device: dmlvk.Device) -> None:
+    model = small_model()
+    model.graph.node[1].domain = "library"
+    model.opset_import.append(helper.make_opsetid("library", 1))
+    with pytest.raises(OracleError, match="operators of libraries that SessionOptions register do not run here"):
+        session_with_onnx_runtime(device.name, model, {"x": np.ones((1, 3, 2), np.float32)})
 
 
 def test_the_host_names_the_node_that_it_refuses(device: dmlvk.Device) -> None:
