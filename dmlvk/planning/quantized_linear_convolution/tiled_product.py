@@ -26,6 +26,7 @@ from dmlvk.planning.plan import CLEAN, Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import (
     FETCHES_OF_A_BYTE,
     FETCHES_OF_A_GROUP,
+    SECTOR_SIZE,
     STORES_OF_A_BYTE,
     ProductCost,
 )
@@ -362,7 +363,7 @@ class TiledShape(ProductShape):
         workgroups = outputs // (tile.pixels * tile.channels) * tile.parts
         single = FETCHES_OF_A_BYTE if self.reads_single_bytes else 1
         has_groups = geometry.group_count * geometry.joined > 1
-        of_group = FETCHES_OF_A_GROUP if has_groups and self.fetches_parts_of_lines else 1
+        of_group = self.fetches_of_a_group if has_groups and self.fetches_parts_of_lines else 1
         return ProductCost(
             workgroups=workgroups,
             products=2 * outputs * self.runs.size,
@@ -373,6 +374,13 @@ class TiledShape(ProductShape):
             waits=single * self.waits,
             parameter_rounds=parameter_rounds,
         )
+
+    @property
+    def fetches_of_a_group(self) -> float:
+        """Bytes fetched for each of a group's channels. Where they are few, the sector has others of their pixel."""
+        is_in_place = self.geometry.input_strides[1] == 1
+        channels = self.geometry.input_channels_per_group if is_in_place else SECTOR_SIZE
+        return FETCHES_OF_A_GROUP * max(1, SECTOR_SIZE / channels)
 
     @property
     def steps_of_share(self) -> int:
