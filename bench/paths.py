@@ -50,6 +50,7 @@ from dmlvk.benchmark.timing import WARM_UP_SECONDS, warm_up
 from dmlvk.command_line.bench_subject import opened
 from dmlvk.conformance.profiles import narrow
 from dmlvk.conformance.recorded import NAMES, load
+from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.plan import NO_OFFSETS
 from dmlvk.planning.quantized_linear_convolution.choice import offers
 from dmlvk.planning.quantized_linear_convolution.path import DATA_FIELDS, Problem
@@ -259,9 +260,15 @@ class Choice:
     """
 
     name: str
+    desc: dmlvk.QuantizedLinearConvolutionDesc
+    profile: DeviceProfile
     chosen: str
     seconds: dict[str, float]
-    predicted: dict[str, float]
+
+    @property
+    def predicted(self) -> dict[str, float]:
+        """The planner's estimate for each path."""
+        return {offer.path.name: offer.seconds for offer in offers(Problem(self.desc, self.profile, NO_OFFSETS))}
 
     @property
     def fastest(self) -> str:
@@ -298,10 +305,9 @@ def choices(file: Path, device: str, is_tuned: bool = False) -> Iterator[tuple[s
         layer, batch, layout = measurement.layer, measurement.batch, measurement.layout
         profile = reduce(narrow, profiles, whole)
         desc = desc_of(layer, batch, layout)
-        predicted = {offer.path.name: offer.seconds for offer in offers(Problem(desc, profile, NO_OFFSETS))}
         run = " ".join((*profiles, layout.upper(), f"batch {batch}"))
         chosen = tuned.get((measurement, profiles)) or planning.plan(desc, profile).path
-        yield run, Choice(layer.name, chosen, seconds, predicted)
+        yield run, Choice(layer.name, desc, profile, chosen, seconds)
 
 
 @main.command()
@@ -326,7 +332,8 @@ def compare(files: tuple[Path, ...], device: str, is_tuned: bool) -> None:
         for choice in sorted(late, key=lambda each: -each.ratio):
             pair = choice.chosen, choice.fastest
             times = [f"{choice.seconds[path] * 1e6:.1f}" for path in pair]
-            predicted = " / ".join(f"{choice.predicted.get(path, math.nan) * 1e6:.1f}" for path in pair)
+            estimates = choice.predicted
+            predicted = " / ".join(f"{estimates.get(path, math.nan) * 1e6:.1f}" for path in pair)
             table.add_row(choice.name, pair[0], times[0], pair[1], times[1], f"{choice.ratio:.2f}", predicted)
         console.print(table if late else table.title)
 
