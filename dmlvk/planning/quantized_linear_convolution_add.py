@@ -42,7 +42,7 @@ def plan(
     """Plan a QUANTIZED_LINEAR_CONVOLUTION_ADD."""
     # If the sum is apart, the convolution's output lies elsewhere.
     convolved = {field: offset for field, offset in offsets.items() if field != OUTPUT}
-    convolution = plan_convolution(desc.convolution, profile, path=path, offsets=convolved)
+    convolution = plan_convolution(desc.convolution, profile, path=path, offsets=convolved, has_sum=True)
     by_field = {name: offsets[field] for name, field in desc.sum_fields.items() if field in offsets}
     builder = PlanBuilder(
         profile,
@@ -65,8 +65,8 @@ def plan(
 
 
 def close_paths(desc: QuantizedLinearConvolutionAddDesc, profile: DeviceProfile, *, every: bool = False) -> list[str]:
-    """As for the convolution alone, whose tiles make most of the time."""
-    return close_convolution_paths(desc.convolution, profile, every=every)
+    """As for the convolution, whose tiles make most of the time."""
+    return close_convolution_paths(desc.convolution, profile, every=every, has_sum=True)
 
 
 def _lies_alike(desc: QuantizedLinearConvolutionAddDesc, offsets: Mapping[str, int]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dmlvk import DataType, TensorDesc
+from dmlvk import DataType, TensorDesc, TensorFlags
 from dmlvk.operators import QuantizedLinearConvolutionAddDesc
 from dmlvk.planning import close_paths, plan
 from tests import profiles
@@ -15,14 +15,20 @@ SEGMENT = 1 << 18
 
 
 def example(
-    data: TensorDesc, filter_sizes: tuple[int, ...], padding: tuple[int, int]
+    data: TensorDesc,
+    filter_sizes: tuple[int, ...],
+    padding: tuple[int, int],
+    output: TensorDesc | None = None,
+    flags: TensorFlags = TensorFlags.NONE,
 ) -> QuantizedLinearConvolutionAddDesc:
-    one = TensorDesc(DataType.FLOAT32, (1,))
+    """flags: of what are no data."""
+    output = output or data
+    one = TensorDesc(DataType.FLOAT32, (1,), flags=flags)
     return QuantizedLinearConvolutionAddDesc(
         input_tensor=data,
-        filter_tensor=TensorDesc(DataType.INT8, filter_sizes),
-        addend_tensor=data,
-        output_tensor=data,
+        filter_tensor=TensorDesc(DataType.INT8, filter_sizes, flags=flags),
+        addend_tensor=output,
+        output_tensor=output,
         **{f"{name}_scale_tensor": one for name in ("input", "filter", "output", "addend", "sum")},
         strides=(1, 1),
         dilations=(1, 1),
@@ -52,6 +58,21 @@ def test_a_measurement_takes_tiles_of_sums_too() -> None:
     assert found[0] == plan(desc, profile).path
     assert any(":" in path for path in found)
     assert [plan(desc, profile, path=path).path for path in found] == found
+
+
+@pytest.mark.parametrize(("channels", "gives_way"), [(64, True), (128, True), (192, False)])
+def test_a_large_tile_gives_way_to_addends_where_steps_are_few(channels: int, gives_way: bool) -> None:
+    profile = profiles.load("nvidia-h200")
+    data, output = (
+        TensorDesc(DataType.INT8, (8, count, 56, 56), (count * 56 * 56, 1, count * 56, count))
+        for count in (channels, 256)
+    )
+    desc = example(data, (256, channels, 1, 1), (0, 0), output, TensorFlags.OWNED_BY_DML)
+    convolution, whole = plan(desc.convolution, profile), plan(desc, profile)
+    assert convolution.path == whole.path == "matrix"
+    tiles = [each.dispatches[0].specialization[10:12] for each in (convolution, whole)]
+    assert tiles[0] == (128, 128)
+    assert (tiles[1] != tiles[0]) == gives_way
 
 
 @pytest.mark.parametrize(("channels", "path"), [(96, "integer"), (112, "integer"), (120, "integer"), (176, "direct")])

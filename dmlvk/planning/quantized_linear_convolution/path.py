@@ -58,6 +58,7 @@ class Problem:
     desc: QuantizedLinearConvolutionDesc
     profile: DeviceProfile
     offsets: Mapping[str, int]  # bytes from the start of its memory to a tensor's own start, by field
+    has_sum: bool = False  # whether its last step adds another tensor
 
     def operands(self, geometry: ConvolutionGeometry) -> ConvolutionOperands:
         """The data tensors as they are bound, without parameters."""

@@ -770,7 +770,8 @@ class TiledPath(ProductPath[AnyTiledShape]):
         """
 
     def shape(self, problem: Problem, geometry: ProductGeometry) -> AnyTiledShape | None:
-        found: AnyTiledShape | None = _shape(self, problem.profile, geometry, problem.has_owned_constants)
+        is_prepared, has_sum = problem.has_owned_constants, problem.has_sum
+        found: AnyTiledShape | None = _shape(self, problem.profile, geometry, is_prepared, has_sum)
         return found
 
     def named_tile(self, problem: Problem, offered: AnyTiledShape, name: str) -> AnyTiledShape:
@@ -855,8 +856,14 @@ class TiledPath(ProductPath[AnyTiledShape]):
 
 
 @lru_cache(maxsize=512)
-def _shape(path: TiledPath[Any], profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool) -> Any:
+def _shape(
+    path: TiledPath[Any], profile: DeviceProfile, geometry: ProductGeometry, is_prepared: bool, has_sum: bool
+) -> Any:
     """The one router of tiles: the first of a path's that its kernel can have."""
-    rules = path.rules(profile, geometry)
-    tile = next(rules.possible(path.seeds(profile, geometry, is_prepared)), None)
+    rules, seeds = path.rules(profile, geometry), path.seeds(profile, geometry, is_prepared)
+    if has_sum:
+        # Addends take the registers of a large tile, for which few steps of K do not pay.
+        k_bytes = Runs.of(geometry).size
+        seeds = (tile for tile in seeds if not tile.is_large or k_bytes > UNROLLED_STEPS * tile.step)
+    tile = next(rules.possible(seeds), None)
     return None if tile is None else path.shape_type.of(rules, tile, geometry)
