@@ -33,6 +33,7 @@ FAMILIES = {
 TOGETHER = {
     "element_wise_*/*": "element_wise",
     "activation_relu/*": "element_wise",
+    "byte_layer_normalization/*": "windows",
     "byte_resample/*": "windows",
     "byte_softmax/*": "windows",
     "byte_table/*": "element_wise",

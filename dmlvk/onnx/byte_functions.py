@@ -21,6 +21,7 @@ from dmlvk.onnx.graph import MICROSOFT, Array, Graph, Node
 from dmlvk.onnx.host import HostPart
 
 DOMAIN, OPERATOR, MEAN, RESIZE = "dmlvk", "ByteTable", "ByteTableMean", "QLinearResize"
+NORMALIZATION = "QLinearLayerNormalization"
 BYTES = (TensorProto.UINT8, TensorProto.INT8)
 # Operators that map each element by itself, and those of two operands. Elu, Celu, Selu and Softplus are not among them:
 # ONNX Runtime's results depend on an element's place in a vector.

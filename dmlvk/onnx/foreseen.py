@@ -125,6 +125,8 @@ def _known(node: Node, graph: Graph) -> list[onnx.NodeProto]:
         resize.CopyFrom(node.originals[1].proto)
         resize.input[0], resize.output[0] = node.inputs[0], node.outputs[0]
         return [resize]
+    if node.op_type == byte_functions.NORMALIZATION:
+        return [helper.make_node("Identity", [node.inputs[0]], list(node.outputs))]
     between = f"{node.outputs[0]}:broadcast"
     if node.op_type == byte_functions.MEAN:
         mean = onnx.NodeProto()

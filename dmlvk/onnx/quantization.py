@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from dmlvk.onnx.byte_functions import DOMAIN, RESIZE, FloatFinder
+from dmlvk.onnx.byte_functions import DOMAIN, NORMALIZATION, RESIZE, FloatFinder
 from dmlvk.onnx.graph import MICROSOFT, ROWS_OF_ONE_AXIS, Graph, Node
 
 QUANTIZED_TYPES = (2, 3)  # uint8 and int8, as TensorProto numbers them
@@ -283,6 +283,8 @@ SINCE = {
     "DepthToSpace": 13,
 }
 
+# The version in which ONNX has the first LayerNormalization.
+SINCE_NORMALIZATION = 17
 # The version from which a Resize has the modes that it has today.
 SINCE_RESIZE = 11
 # The version from which a ReduceMax has its axes as an input.
@@ -355,7 +357,8 @@ def _read_by_groups(graph: Graph) -> set[str]:
     for node in reversed(graph.nodes):
         if node.domain:
             continue
-        if node.op_type in GROUPS or node.op_type in PRODUCTS:
+        # A layer normalization it never replaces.
+        if node.op_type in PRODUCTS or (node.op_type in GROUPS and node.op_type != "LayerNormalization"):
             following = {each.op_type for name in node.writes for each in users.get(name, ())}
             # Without a QuantizeLinear it replaces a MatMul alone.
             if node.op_type == "MatMul" or not following.isdisjoint(("QuantizeLinear", "Relu", "Clip")):
@@ -517,7 +520,24 @@ def _is_nearest(node: Node) -> bool:
     return node.attributes.get("mode", b"nearest") == b"nearest" and not is_cropping
 
 
-def _is_linear(node: Node) -> bool:
+def _has_constant_floats(node: Node, producers: Mapping[str, Node], graph: Graph) -> bool:
+    """Whether scale and bias of a LayerNormalization are known."""
+    known = [_floats(name, producers, graph) for name in node.inputs[1:] if name]
+    is_known = bool(known) and all(found is not None and found.dtype == np.float32 for found in known)
+    return is_known and node.version >= SINCE_NORMALIZATION and node.writes[0] == node.outputs[0]
+
+
+def _float_constant(name: str, producers: Mapping[str, Node], graph: Graph) -> str:
+    """The name of the floats that a constant is or that are dequantized; "" for an input that is absent."""
+    found = _floats(name, producers, graph) if name and not graph.is_constant(name) else None
+    if found is None:
+        return name
+    made = graph.new_name("floats")
+    graph.set_constant(made, found)
+    return made
+
+
+def _is_linear(node: Node, _: Mapping[str, Node], __: Graph) -> bool:
     """Whether the device may have a Resize that interpolates."""
     return node.attributes.get("mode") == b"linear" and node.version >= SINCE_RESIZE
 
@@ -583,7 +603,7 @@ def _floats(name: str, producers: Mapping[str, Node], graph: Graph) -> np.ndarra
     if producer is None or not _is_dequantizer(producer, graph) or not _has_one_scale(producer, graph):
         return graph.constant(name) if name else np.zeros((), np.float32)
     levels, scale, point = (graph.constant(producer.input(k)) if producer.input(k) else None for k in range(3))
-    if levels is None or scale is None or levels.dtype not in (np.uint8, np.int8):
+    if levels is None or scale is None or levels.dtype not in (np.uint8, np.int8, np.int32):
         return None
     zero = np.float32(0 if point is None else point.reshape(()))
     return np.asarray((levels.astype(np.float32) - zero) * scale.reshape(()), np.float32)
@@ -625,8 +645,8 @@ def _set_fill(proto: onnx.NodeProto, name: str) -> None:
 def fuse_groups(graph: Graph, is_replaced: bool) -> tuple[dict[int, str], dict[int, int]]:
     """Put quantized operators in the places of groups.
 
-    They are those of com.microsoft where ONNX Runtime replaces these groups when it optimizes, and one of dmlvk for a
-    linear Resize, which has the bits of its floats.
+    They are those of com.microsoft where ONNX Runtime replaces these groups when it optimizes, and those of dmlvk for a
+    linear Resize and a LayerNormalization, which have the bits of their floats.
 
     is_replaced: whether ONNX Runtime replaces any.
     Returns why nodes are no longer in the graph, by number; and the number of its quantized operator, by that of
@@ -640,11 +660,11 @@ def fuse_groups(graph: Graph, is_replaced: bool) -> tuple[dict[int, str], dict[i
         following = users.get(node.writes[0], []) if len(node.writes) == 1 else []
         if node.domain or node.op_type not in GROUPS or len(following) != 1 or node.writes[0] in graph.outputs:
             continue
-        is_resize = node.op_type == "Resize"
-        if not (_is_linear(node) if is_resize else is_replaced):
+        is_own = node.op_type in OWN
+        if not (OWN[node.op_type](node, producers, graph) if is_own else is_replaced):
             continue
         end = following[0]
-        before = [producers.get(name) for name in (node.inputs[:1] if is_resize else node.inputs) if name]
+        before = [producers.get(name) for name in (node.inputs[:1] if is_own else node.inputs) if name]
         quantized = [each for each in before if each is not None and _is_dequantizer(each, graph)]
         if end.op_type != "QuantizeLinear" or end.domain or len(quantized) != len(before):
             continue
@@ -656,8 +676,10 @@ def fuse_groups(graph: Graph, is_replaced: bool) -> tuple[dict[int, str], dict[i
             continue
         operands = [(each.input(0), *(found or ())) for each, found in zip(quantized, parameters, strict=False)]
         proto = GROUPS[node.op_type](node, operands, parameters[-1] or (), end)
+        if node.op_type == "LayerNormalization":
+            proto.input.extend(_float_constant(name, producers, graph) for name in node.inputs[1:])
         made = graph.new_node(proto)
-        if is_resize:
+        if is_own:
             made = replace(made, originals=(quantized[0], node, end))
         made_at[end.index] = made
         replaced[node.index] = made.index
@@ -694,9 +716,26 @@ def _resize(node: Node, operands: Sequence[Names], result: Names, end: Node) -> 
     return helper.make_node(RESIZE, inputs, list(end.outputs), name=node.name, domain=DOMAIN, **node.attributes)
 
 
+def _normalization(node: Node, operands: Sequence[Names], result: Names, end: Node) -> onnx.NodeProto:
+    inputs = [*operands[0], *result]
+    return helper.make_node(NORMALIZATION, inputs, list(end.outputs), name=node.name, domain=DOMAIN, **node.attributes)
+
+
 POOL_ATTRIBUTES = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 # Other groups of elements are tables (`dmlvk.onnx.byte_functions`).
-GROUPS = {"Add": _sum, "AveragePool": _pool, "GlobalAveragePool": _pool, "Resize": _resize, "Softmax": _softmax}
+GROUPS = {
+    "Add": _sum,
+    "AveragePool": _pool,
+    "GlobalAveragePool": _pool,
+    "LayerNormalization": _normalization,
+    "Resize": _resize,
+    "Softmax": _softmax,
+}
+# Those that ONNX Runtime leaves in floats, and which of them the device may have.
+OWN: Mapping[str, Callable[[Node, Mapping[str, Node], Graph], bool]] = {
+    "LayerNormalization": _has_constant_floats,
+    "Resize": _is_linear,
+}
 
 
 def has_quantized_operators(graph: Graph) -> bool:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # A scale for each channel needs DequantizeLinear's attribute axis.
 LEAST_OPSET = 13
 # What the device runs as integers. A Softmax keeps its floats: a byte has shares in steps of 1/256. A layer
-# normalization and the like would lose accuracy, and run on the host all the same.
+# normalization and the like would lose accuracy.
 QUANTIZED_OPERATORS = (
     *("Add", "AveragePool", "Clip", "Concat", "Conv", "Flatten", "Gemm", "GlobalAveragePool", "LeakyRelu", "MatMul"),
     *("MaxPool", "Mul", "Pad", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Split", "Squeeze", "Transpose"),

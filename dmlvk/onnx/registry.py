@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx import defs
 
-from dmlvk.onnx import byte_functions, convolution, movement, neighbours, patterns, resize, views
+from dmlvk.onnx import byte_functions, convolution, movement, neighbours, normalization, patterns, resize, views
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import MICROSOFT, Graph, Node
 from dmlvk.onnx.program import MOVABLE_ELEMENTS, ProgramBuilder, type_name
@@ -113,6 +113,16 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     ("", "Resize"): Entry(resize.plan_resize, RESIZE, resize.check_resize, parameters=(2, 3), keeps_layout=True),
     (byte_functions.DOMAIN, byte_functions.RESIZE): Entry(
         resize.plan_resize, RESIZE, resize.check_resize, parameters=resize.SCALES_AND_SIZES, keeps_layout=True
+    ),
+    **dict.fromkeys(
+        (("", "LayerNormalization"), (byte_functions.DOMAIN, byte_functions.NORMALIZATION)),
+        Entry(
+            normalization.plan_normalization,
+            ("axis", "epsilon", "stash_type"),
+            normalization.check_normalization,
+            parameters=normalization.SCALE_AND_BIAS,
+            keeps_layout=True,
+        ),
     ),
     ("", "Slice"): Entry(movement.plan_slice, ("axes", "ends", "starts"), parameters=(1, 2, 3, 4), keeps_layout=True),
     ("", "Split"): Entry(movement.plan_split, ("axis", "num_outputs", "split"), parameters=(1,), keeps_layout=True),

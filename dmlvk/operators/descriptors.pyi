@@ -1,5 +1,6 @@
 # Written by `python -m tools.stubs` from the operators' declarations.
 from dmlvk.operators.activation_relu import ActivationReluDesc as ActivationReluDesc
+from dmlvk.operators.byte_layer_normalization import ByteLayerNormalizationDesc as ByteLayerNormalizationDesc
 from dmlvk.operators.byte_resample import ByteResampleDesc as ByteResampleDesc
 from dmlvk.operators.byte_softmax import ByteSoftmaxDesc as ByteSoftmaxDesc
 from dmlvk.operators.byte_table import ByteTableDesc as ByteTableDesc
@@ -20,6 +21,7 @@ from dmlvk.operators.slice1 import Slice1Desc as Slice1Desc
 
 __all__ = [
     "ActivationReluDesc",
+    "ByteLayerNormalizationDesc",
     "ByteResampleDesc",
     "ByteSoftmaxDesc",
     "ByteTableDesc",

@@ -36,6 +36,7 @@ Compiled = TypeVar(
     operators.ActivationReluDesc,
     operators.ByteSoftmaxDesc,
     operators.ByteResampleDesc,
+    operators.ByteLayerNormalizationDesc,
     operators.OperatorDesc,
 )
 
@@ -290,6 +291,19 @@ class ByteResampleInputTensors(TypedDict, total=False):
 class ByteResampleTensors(ByteResampleInputTensors):
     output_tensor: Tensor
 
+class ByteLayerNormalizationInputs(TypedDict, total=False):
+    input_tensor: Elements
+    scale_tensor: Elements
+    bias_tensor: Elements
+
+class ByteLayerNormalizationInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    scale_tensor: Tensor
+    bias_tensor: Tensor
+
+class ByteLayerNormalizationTensors(ByteLayerNormalizationInputTensors):
+    output_tensor: Tensor
+
 @overload
 def call(
     self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
@@ -378,6 +392,11 @@ def call(
 @overload
 def call(
     self: CompiledOperator[operators.ByteResampleDesc], **tensors: Unpack[ByteResampleTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.ByteLayerNormalizationDesc], **tensors: Unpack[ByteLayerNormalizationTensors]
 ) -> Submission: ...
 
 @overload
@@ -474,6 +493,11 @@ def bind(
 ) -> Binding: ...
 
 @overload
+def bind(
+    self: CompiledOperator[operators.ByteLayerNormalizationDesc], **tensors: Unpack[ByteLayerNormalizationTensors]
+) -> Binding: ...
+
+@overload
 def bind(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Binding: ...
 
 @overload
@@ -564,6 +588,11 @@ def initialize(
 @overload
 def initialize(
     self: CompiledOperator[operators.ByteResampleDesc], **tensors: Unpack[ByteResampleInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.ByteLayerNormalizationDesc], **tensors: Unpack[ByteLayerNormalizationInputs]
 ) -> Submission: ...
 
 @overload

@@ -60,6 +60,11 @@ RULES = {
         "byte_resample:planes",
         "byte_resample:form",
     ),
+    "rows of bytes less their mean over their deviation, with numbers at the ends of their ranges": (
+        "byte_layer_normalization:rows",
+        "byte_layer_normalization:last_bits",
+        "byte_layer_normalization:form",
+    ),
     "shares of bytes in a sum of floats, of numbers of all kinds": ("byte_softmax:rows", "byte_softmax:form"),
     "a sum of floats, of numbers of all kinds": ("element_wise_add:kinds", "element_wise_add:form"),
     "floats without those below 0": ("activation_relu:form",),

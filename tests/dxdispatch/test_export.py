@@ -27,7 +27,7 @@ REFUSED: list[Case] = []
 for _case in all_cases(default_only=True):
     # Operators of our own, which DxDispatch does not know.
     if _case.groups[0] in (
-        *("byte_resample", "byte_softmax", "byte_table", "byte_table_mean"),
+        *("byte_layer_normalization", "byte_resample", "byte_softmax", "byte_table", "byte_table_mean"),
         "quantized_linear_convolution_add",
     ):
         continue

@@ -100,6 +100,18 @@ MUTANTS = (
         ("byte_softmax:rows:length=512;*",),
     ),
     Mutant(
+        "the squares of a row are rounded before they are added",
+        "byte_layer_normalization/integers.comp",
+        (("sum = fused(d, d, sum);", "sum = sum_of(sum, multiply(d, d));"),),
+        ("byte_layer_normalization:last_bits",),
+    ),
+    Mutant(
+        "an output next to a half of a step is an estimate",
+        "byte_layer_normalization/integers.comp",
+        (("error < LARGEST_ERROR && abs(steps - below - 0.5) > error", "error < LARGEST_ERROR"),),
+        ("byte_layer_normalization:rows:*parameters=halves;*",),
+    ),
+    Mutant(
         "an interpolation takes places before the first row behind the last one",
         "byte_resample/resample.glsl",
         (("bits = int(bits) < 0 ? 0 : min(bits, last);", "bits = min(bits, last);"),),
