@@ -122,7 +122,7 @@ def _known(node: Node, graph: Graph) -> list[onnx.NodeProto]:
         return [as_inference_knows(node.proto)]
     if node.op_type == byte_functions.RESIZE:
         resize = onnx.NodeProto()
-        resize.CopyFrom(node.originals[1].proto)
+        resize.CopyFrom(node.originals[-2].proto)
         resize.input[0], resize.output[0] = node.inputs[0], node.outputs[0]
         return [resize]
     if node.op_type == byte_functions.NORMALIZATION:

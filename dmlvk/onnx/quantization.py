@@ -527,6 +527,12 @@ def _has_constant_floats(node: Node, producers: Mapping[str, Node], graph: Graph
     return is_known and node.version >= SINCE_NORMALIZATION and node.writes[0] == node.outputs[0]
 
 
+def _dequantizers_of(node: Node, producers: Mapping[str, Node], graph: Graph) -> list[Node]:
+    """What dequantizes a node's inputs: the first one, and constants."""
+    found = {producer.index: producer for name in node.inputs if (producer := producers.get(name)) is not None}
+    return [each for each in found.values() if _is_dequantizer(each, graph)]
+
+
 def _float_constant(name: str, producers: Mapping[str, Node], graph: Graph) -> str:
     """The name of the floats that a constant is or that are dequantized; "" for an input that is absent."""
     found = _floats(name, producers, graph) if name and not graph.is_constant(name) else None
@@ -680,7 +686,7 @@ def fuse_groups(graph: Graph, is_replaced: bool) -> tuple[dict[int, str], dict[i
             proto.input.extend(_float_constant(name, producers, graph) for name in node.inputs[1:])
         made = graph.new_node(proto)
         if is_own:
-            made = replace(made, originals=(quantized[0], node, end))
+            made = replace(made, originals=(*_dequantizers_of(node, producers, graph), node, end))
         made_at[end.index] = made
         replaced[node.index] = made.index
         reasons[end.index] = f"into {proto.op_type} {made.name!r}"

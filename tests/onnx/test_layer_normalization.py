@@ -167,3 +167,9 @@ def test_floats_that_others_read_stay_on_the_host(device: dmlvk.Device) -> None:
     row = place(placed(device, model, feeds, optimize=True))
     assert row.where == "host"
     assert "between a DequantizeLinear and a QuantizeLinear" in row.reason
+
+
+def test_a_dequantized_scale_goes_to_the_host_with_its_node(device: dmlvk.Device) -> None:
+    x = of_one_width(np.random.default_rng(6), np.uint8, (5, 12))
+    row = place(placed(device, *normalized(x, parameters="dequantized"), optimize=True))
+    assert row.where == "host", row
