@@ -1,4 +1,4 @@
-"""Dispatches that become one: a convolution and the sum of its output, or two tables, if nothing else reads between."""
+"""Dispatches that become one, if nothing else reads between: tables, and a convolution and its sum or table."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dmlvk.operators import (
     ElementWiseQuantizedLinearAddDesc,
     QuantizedLinearConvolutionAddDesc,
     QuantizedLinearConvolutionDesc,
+    QuantizedLinearConvolutionTableDesc,
     Slice1Desc,
 )
 from dmlvk.tensor_desc import TensorDesc
@@ -72,8 +73,8 @@ def composed(operations: Sequence[Operation], kept: Collection[int]) -> list[Ope
 
 
 def fused(operations: Sequence[Operation], kept: Collection[int]) -> list[Operation]:
-    """The dispatches of a program with sums as last steps of convolutions: see `joined`."""
-    return joined(operations, kept, [f"{letter}_tensor" for letter in LETTERS], _with_sum)
+    """The dispatches of a program with sums and tables as last steps of convolutions: see `joined`."""
+    return joined(operations, kept, [*(f"{letter}_tensor" for letter in LETTERS), OPERANDS[0]], _in_last_step)
 
 
 def _composed(first: Operation, second: Operation, field: str) -> Operation | None:
@@ -222,29 +223,58 @@ def _overlaps_itself(operation: Operation) -> bool:
     return any(one.storage == other.storage and one.depends_on(other) for one, other in pairs)
 
 
-def _with_sum(convolution: Operation, addition: Operation, field: str) -> Operation | None:
-    """A convolution and the addition that reads its output as `field`; None if they are not one operator."""
-    first, second, letter = convolution.desc, addition.desc, field[0]
-    if type(first) is not QuantizedLinearConvolutionDesc or not isinstance(second, ElementWiseQuantizedLinearAddDesc):
+def _in_last_step(convolution: Operation, other: Operation, field: str) -> Operation | None:
+    """A convolution and the addition or table that reads its output as `field`; None if they are not one operator."""
+    first, second = convolution.desc, other.desc
+    if type(first) is not QuantizedLinearConvolutionDesc or not isinstance(second, tuple(LAST_STEPS)):
         return None
-    between, output, operand = first.output_tensor, second.output_tensor, second.tensors[field]
+    between, output, operand = first.output_tensor, second.tensors["output_tensor"], second.tensors[field]
     if (between.sizes, between.element_strides) != (operand.sizes, operand.element_strides):
         return None
     if not between.data_type == operand.data_type == output.data_type:
         return None
+    return LAST_STEPS[type(second)](convolution, other, field)
+
+
+def _with_table(convolution: Operation, lookup: Operation, field: str) -> Operation | None:
+    """A convolution and the table that follows it; None if the table has pairs, or is one of many, or may change."""
+    second = lookup.desc
+    if (
+        not isinstance(second, ByteTableDesc)
+        or second.second_input_tensor is not None
+        or second.axis is not None
+        or TABLE not in lookup.owned
+    ):
+        return None
+    given: dict[str, Any] = {**_fields(convolution), "output_tensor": second.output_tensor, TABLE: second.table_tensor}
+    places = {**convolution.places, "output_tensor": lookup.places["output_tensor"]}
+    desc = QuantizedLinearConvolutionTableDesc(**given)
+    return Operation(desc, places, {**convolution.owned, TABLE: lookup.owned[TABLE]})
+
+
+def _fields(convolution: Operation) -> dict[str, Any]:
+    """The fields of a convolution."""
+    return {each.name: getattr(convolution.desc, each.name) for each in fields(convolution.desc) if each.init}
+
+
+def _with_sum(convolution: Operation, addition: Operation, field: str) -> Operation | None:
+    """A convolution and the addition of its output; None if they take it for different numbers."""
+    second, letter = addition.desc, field[0]
     if not all(_are_equal(convolution, f"output_{name}", addition, f"{letter}_{name}") for name in PARAMETERS):
         return None
     (other,) = (each for each in LETTERS if each != letter)
     names = {f"{other}_{name}": f"addend_{name}" for name in ("tensor", *PARAMETERS)}
     names |= {f"output_{name}": f"sum_{name}" for name in PARAMETERS} | {"output_tensor": "output_tensor"}
-    given = {each.name: getattr(first, each.name) for each in fields(first) if each.init}
-    given |= {name: getattr(second, field) for field, name in names.items()}
+    given = {**_fields(convolution), **{name: getattr(second, field) for field, name in names.items()}}
     desc = QuantizedLinearConvolutionAddDesc(**given, addend_comes_first=letter == "b")
 
     def both(own: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
         return {**own, **{names[field]: value for field, value in more.items() if field in names}}
 
     return Operation(desc, both(convolution.places, addition.places), both(convolution.owned, addition.owned))
+
+
+LAST_STEPS: Mapping[type, Join] = {ElementWiseQuantizedLinearAddDesc: _with_sum, ByteTableDesc: _with_table}
 
 
 def _are_equal(first: Operation, field: str, second: Operation, other: str) -> bool:

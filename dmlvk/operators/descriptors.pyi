@@ -16,6 +16,7 @@ from dmlvk.operators.one_hot import OneHotDesc as OneHotDesc
 from dmlvk.operators.quantized_linear_average_pooling import QuantizedLinearAveragePoolingDesc as QuantizedLinearAveragePoolingDesc
 from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc as QuantizedLinearConvolutionDesc
 from dmlvk.operators.quantized_linear_convolution_add import QuantizedLinearConvolutionAddDesc as QuantizedLinearConvolutionAddDesc
+from dmlvk.operators.quantized_linear_convolution_table import QuantizedLinearConvolutionTableDesc as QuantizedLinearConvolutionTableDesc
 from dmlvk.operators.slice import SliceDesc as SliceDesc
 from dmlvk.operators.slice1 import Slice1Desc as Slice1Desc
 
@@ -37,6 +38,7 @@ __all__ = [
     "QuantizedLinearAveragePoolingDesc",
     "QuantizedLinearConvolutionAddDesc",
     "QuantizedLinearConvolutionDesc",
+    "QuantizedLinearConvolutionTableDesc",
     "Slice1Desc",
     "SliceDesc",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
 
@@ -371,6 +371,12 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
         if sizes != expected:
             rule = "must be floor((input + start + end padding - (1 + (filter - 1) * dilation)) / stride) + 1"
             self._fail("output_tensor.sizes", sizes, rule, str(expected))
+
+    @cached_property
+    def convolution(self) -> QuantizedLinearConvolutionDesc:
+        """The convolution alone, of an operator that does more with its output, which lies as the last one does."""
+        names = [field.name for field in fields(QuantizedLinearConvolutionDesc) if field.init]
+        return QuantizedLinearConvolutionDesc(**{name: getattr(self, name) for name in names})
 
     @cached_property
     def geometry(self) -> ConvolutionGeometry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import cached_property
 from typing import Any
 
@@ -126,12 +125,6 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
         if self.addend_tensor.sizes != self.output_tensor.sizes:
             rule = "must equal the sizes of output_tensor; an input broadcasts by strides of 0"
             self._fail("addend_tensor.sizes", self.addend_tensor.sizes, rule, str(self.output_tensor.sizes))
-
-    @cached_property
-    def convolution(self) -> QuantizedLinearConvolutionDesc:
-        """The convolution, whose output lies as that of the sum does."""
-        names = [field.name for field in fields(QuantizedLinearConvolutionDesc) if field.init]
-        return QuantizedLinearConvolutionDesc(**{name: getattr(self, name) for name in names})
 
     @cached_property
     def sum_fields(self) -> dict[str, str]:

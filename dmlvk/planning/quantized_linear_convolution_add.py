@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import element_wise_quantized_linear_add as addition
 from dmlvk.planning.builder import Arena, PlanBuilder
-from dmlvk.planning.kernel_interface import KernelInterface, has_kernel, kernel_interface
+from dmlvk.planning.kernel_interface import has_kernel, kernel_interface
+from dmlvk.planning.last_step import OUTPUT, in_last_step, is_output, moved, stored_in_scratch
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.planning.quantized_linear_convolution import PATHS as PATHS
 from dmlvk.planning.quantized_linear_convolution import close_paths as close_convolution_paths
 from dmlvk.planning.quantized_linear_convolution import plan as plan_convolution
+from dmlvk.planning.quantized_linear_convolution.path import HAS_TABLE
 
 if TYPE_CHECKING:
     from dmlvk.operators import QuantizedLinearConvolutionAddDesc
 
 FOLDER = "quantized_linear_convolution"
 FOLDER_WITH_SUM = "quantized_linear_convolution_add"
-OUTPUT, ADDEND = "output_tensor", "addend_tensor"
+ADDEND = "addend_tensor"
 BLOCK_SIZE = addition.BLOCK_SIZE
 # As kernels/quantized_linear_convolution_add/sum.glsl has it.
 ADDEND_BINDING = 11
@@ -51,14 +53,17 @@ def plan(
         persistent=Arena(PERSISTENT, convolution.persistent_size),
     )
     table = addition.SumTable.of(desc.sum, builder, is_checked=True)
-    stages = _with_sum(desc, profile, convolution.stages, table) if _lies_alike(desc, offsets) else None
-    before = _renamed(table.before_each_run, desc.sum_fields)
+    stages = None
+    if _lies_alike(desc, offsets):
+        stages = in_last_step(convolution.stages, profile, lambda dispatch: _with_sum(desc, dispatch, table))
+    names = {name: (field, 0) for name, field in desc.sum_fields.items()}
+    before = moved(table.before_each_run, names)
     if stages is None:
         stages = _apart(desc, profile, convolution.stages, builder, table)
     return replace(
         convolution,
         stages=(*before, *stages),
-        initialization=(*convolution.initialization, *_renamed(table.once, desc.sum_fields)),
+        initialization=(*convolution.initialization, *moved(table.once, names)),
         scratch_size=builder.scratch.size,
         persistent_size=builder.persistent.size,
     )
@@ -78,52 +83,6 @@ def _lies_alike(desc: QuantizedLinearConvolutionAddDesc, offsets: Mapping[str, i
     )
 
 
-def _renamed(stages: tuple[tuple[Dispatch, ...], ...], names: Mapping[str, str]) -> tuple[tuple[Dispatch, ...], ...]:
-    """Stages whose windows have other names of tensors."""
-    return tuple(
-        tuple(
-            replace(
-                dispatch,
-                windows=tuple(replace(each, tensor=names.get(each.tensor, each.tensor)) for each in dispatch.windows),
-            )
-            for dispatch in stage
-        )
-        for stage in stages
-    )
-
-
-def _with_sum(
-    desc: QuantizedLinearConvolutionAddDesc,
-    profile: DeviceProfile,
-    stages: tuple[tuple[Dispatch, ...], ...],
-    table: addition.SumTable,
-) -> tuple[tuple[Dispatch, ...], ...] | None:
-    """A convolution's stages whose kernels add in their last step; None if a kernel that stores the output cannot."""
-    found: list[tuple[Dispatch, ...]] = []
-    for stage in stages:
-        dispatches = []
-        for dispatch in stage:
-            if any(_is_written(window) for window in dispatch.windows):
-                kernel = dispatch.kernel.replace(FOLDER, FOLDER_WITH_SUM, 1)
-                if not has_kernel(kernel):
-                    return None
-                dispatches.append(_dispatch_with_sum(desc, dispatch, kernel_interface(kernel), table))
-                limits = profile.limits
-                if (
-                    len(dispatches[-1].windows) > limits.max_per_stage_descriptor_storage_buffers
-                    or 4 * len(dispatches[-1].push_constants) > limits.max_push_constants_size
-                ):
-                    return None
-            else:
-                dispatches.append(dispatch)
-        found.append(tuple(dispatches))
-    return tuple(found)
-
-
-def _is_written(window: Window) -> bool:
-    return window.tensor == OUTPUT and window.access is Access.WRITE
-
-
 @cache
 def _names_of_words(kernel: str) -> tuple[str, ...]:
     """The push constant that each word belongs to. The kernels of convolutions have no arrays of them."""
@@ -131,18 +90,17 @@ def _names_of_words(kernel: str) -> tuple[str, ...]:
     return tuple(sorted(interface.push_constants, key=lambda name: interface.push_constants[name][0]))
 
 
-def _dispatch_with_sum(
-    desc: QuantizedLinearConvolutionAddDesc,
-    dispatch: Dispatch,
-    interface: KernelInterface,
-    table: addition.SumTable,
-) -> Dispatch:
-    """The dispatch of the kernel with a sum in place of that of a convolution's kernel.
+def _with_sum(desc: QuantizedLinearConvolutionAddDesc, dispatch: Dispatch, table: addition.SumTable) -> Dispatch | None:
+    """The dispatch of the kernel with a sum in place of that of a convolution's kernel; None if there is none.
 
     It has two more bindings: the addend, through the window of the output, and the table.
     """
+    kernel = dispatch.kernel.replace(FOLDER, FOLDER_WITH_SUM, 1)
+    if not has_kernel(kernel):
+        return None
+    interface = kernel_interface(kernel)
     names = _names_of_words(dispatch.kernel)
-    output = next(window for window in dispatch.windows if _is_written(window))
+    output = next(filter(is_output, dispatch.windows))
     pushed = dict(zip(names, dispatch.push_constants, strict=True))
     # The bit above the table's start: see sum.glsl.
     first = int(desc.addend_comes_first) << 31
@@ -150,12 +108,17 @@ def _dispatch_with_sum(
     constants = dict(
         zip(kernel_interface(dispatch.kernel).specialization_constants, dispatch.specialization, strict=True)
     )
+    # One kernel adds, the other looks up: in the same place it has another constant.
+    constants.pop(HAS_TABLE)
     constants |= {"SUM_UNSIGNED_TYPES": addition.unsigned_types(desc.sum)}
-    windows = [replace(window, base_word=interface.word_of(names[window.base_word])) for window in dispatch.windows]
+    windows = tuple(
+        replace(window, base_word=interface.word_of(names[window.base_word])) for window in dispatch.windows
+    )
     # A convolution whose K is not shared leaves the last binding before these out.
     unread = replace(windows[0], base_word=interface.word_of("part_sums_start"))
-    windows += [unread] * (ADDEND_BINDING - len(windows))
-    windows += [
+    windows = (
+        *windows,
+        *[unread] * (ADDEND_BINDING - len(windows)),
         Window(ADDEND, output.offset, output.size, Access.READ, interface.word_of("addend_start"), output.base_unit),
         Window(
             table.view.tensor,
@@ -165,13 +128,13 @@ def _dispatch_with_sum(
             interface.word_of("sum_table_start"),
             BLOCK_SIZE,
         ),
-    ]
+    )
     return replace(
         dispatch,
         kernel=interface.kernel,
         specialization=interface.specialization(constants),
         push_constants=interface.push_constant_words(pushed),
-        windows=tuple(windows),
+        windows=windows,
         bytes_moved=dispatch.bytes_moved + output.size,
     )
 
@@ -186,30 +149,7 @@ def _apart(
     """A convolution's stages, with its output in scratch memory, and one that adds."""
     # As planned, the output is whole in a segment, or begins one.
     start = builder.allocate(builder.scratch, desc.output_tensor.total_size_in_bytes)
-    convolved = tuple(
-        tuple(
-            replace(
-                dispatch,
-                windows=tuple(
-                    replace(window, tensor=SCRATCH, offset=start + window.offset) if _is_written(window) else window
-                    for window in dispatch.windows
-                ),
-            )
-            for dispatch in stage
-        )
-        for stage in stages
-    )
     sums = addition.sums(desc.sum, profile, table, builder.offsets, in_floats=addition.has_floats(profile))
-    field = "b_tensor" if desc.addend_comes_first else "a_tensor"
-    names = {name: other for name, other in desc.sum_fields.items() if name != field}
-    summed = tuple(
-        replace(
-            dispatch,
-            windows=tuple(
-                replace(window, tensor=SCRATCH, offset=start + window.offset) if window.tensor == field else window
-                for window in dispatch.windows
-            ),
-        )
-        for dispatch in sums
-    )
-    return (*convolved, *_renamed((summed,), names))
+    names = {name: (field, 0) for name, field in desc.sum_fields.items()}
+    names["b_tensor" if desc.addend_comes_first else "a_tensor"] = (SCRATCH, start)
+    return (*stored_in_scratch(stages, start), *moved((sums,), names))

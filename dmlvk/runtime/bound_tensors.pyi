@@ -37,6 +37,7 @@ Compiled = TypeVar(
     operators.ByteSoftmaxDesc,
     operators.ByteResampleDesc,
     operators.ByteLayerNormalizationDesc,
+    operators.QuantizedLinearConvolutionTableDesc,
     operators.OperatorDesc,
 )
 
@@ -304,6 +305,33 @@ class ByteLayerNormalizationInputTensors(TypedDict, total=False):
 class ByteLayerNormalizationTensors(ByteLayerNormalizationInputTensors):
     output_tensor: Tensor
 
+class QuantizedLinearConvolutionTableInputs(TypedDict, total=False):
+    input_tensor: Elements
+    input_scale_tensor: Elements
+    input_zero_point_tensor: Elements
+    filter_tensor: Elements
+    filter_scale_tensor: Elements
+    filter_zero_point_tensor: Elements
+    bias_tensor: Elements
+    output_scale_tensor: Elements
+    output_zero_point_tensor: Elements
+    table_tensor: Elements
+
+class QuantizedLinearConvolutionTableInputTensors(TypedDict, total=False):
+    input_tensor: Tensor
+    input_scale_tensor: Tensor
+    input_zero_point_tensor: Tensor
+    filter_tensor: Tensor
+    filter_scale_tensor: Tensor
+    filter_zero_point_tensor: Tensor
+    bias_tensor: Tensor
+    output_scale_tensor: Tensor
+    output_zero_point_tensor: Tensor
+    table_tensor: Tensor
+
+class QuantizedLinearConvolutionTableTensors(QuantizedLinearConvolutionTableInputTensors):
+    output_tensor: Tensor
+
 @overload
 def call(
     self: CompiledOperator[operators.Slice1Desc], **tensors: Unpack[Slice1Tensors]
@@ -397,6 +425,11 @@ def call(
 @overload
 def call(
     self: CompiledOperator[operators.ByteLayerNormalizationDesc], **tensors: Unpack[ByteLayerNormalizationTensors]
+) -> Submission: ...
+
+@overload
+def call(
+    self: CompiledOperator[operators.QuantizedLinearConvolutionTableDesc], **tensors: Unpack[QuantizedLinearConvolutionTableTensors]
 ) -> Submission: ...
 
 @overload
@@ -498,6 +531,11 @@ def bind(
 ) -> Binding: ...
 
 @overload
+def bind(
+    self: CompiledOperator[operators.QuantizedLinearConvolutionTableDesc], **tensors: Unpack[QuantizedLinearConvolutionTableTensors]
+) -> Binding: ...
+
+@overload
 def bind(self: CompiledOperator[operators.OperatorDesc], **tensors: Tensor) -> Binding: ...
 
 @overload
@@ -593,6 +631,11 @@ def initialize(
 @overload
 def initialize(
     self: CompiledOperator[operators.ByteLayerNormalizationDesc], **tensors: Unpack[ByteLayerNormalizationInputs]
+) -> Submission: ...
+
+@overload
+def initialize(
+    self: CompiledOperator[operators.QuantizedLinearConvolutionTableDesc], **tensors: Unpack[QuantizedLinearConvolutionTableInputs]
 ) -> Submission: ...
 
 @overload

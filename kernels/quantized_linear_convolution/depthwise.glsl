@@ -130,6 +130,9 @@ layout(constant_id = 27) const uint PREPARED = 0;  // 1: the filter is what dept
 #define FIRST_PARAMETER_BINDING 3
 #include "parameter_sources.glsl"
 #include "float32.glsl"
+#define TABLE_CONSTANT 37
+#define TABLE_INVOCATIONS gl_WorkGroupSize.x
+#include "table.glsl"
 #else
 layout(set = 0, binding = 3) restrict readonly buffer Table { uint table[]; };
 const uint PREPARED = 0;
@@ -225,6 +228,9 @@ void main() {
     uvec4 parameters[CHANNELS];
     Facts facts;
     facts.border = 0;
+#ifdef DOT4
+    fetch_table();
+#endif
     if (PREPARED == 0)
         facts = channels_from_shared(unit, weights, parameters);
 
@@ -265,8 +271,10 @@ void main() {
 #ifdef DOT4
         if (PREPARED != 0)
             facts = prepared_channels(channel, weights, parameters);
-        if (PREPARED != 0 && HELD == 0) {
-            copy_weights(first_channel, block);
+        if (PREPARED != 0 && (HELD == 0 || HAS_TABLE != 0)) {
+            if (HELD == 0)
+                copy_weights(first_channel, block);
+            begin_table();
             barrier();
         }
 #endif
@@ -376,7 +384,7 @@ void main() {
 #endif
                         }
 #ifdef DOT4
-                        bytes ^= OUTPUT_FLIP;
+                        bytes = looked_up(bytes ^ OUTPUT_FLIP);
 #else
                         if (distance_to_integer > CERTAIN)
                             uncertain |= 1u << (u * OUTPUT_WORDS + w);

@@ -47,7 +47,7 @@ void store_exactly(uint channel, uint i, uint image, uint row, uint column) {
     uint value = exact_byte(accumulator, uintBitsToFloat(parameters.x), output_zero);
     store_byte(push.output_start + image * push.output_stride_n + channel * push.output_stride_c
             + row * push.output_stride_h + column * push.output_stride_w,
-        value);
+        looked_up_byte(value));
 }
 
 // Whether the batch's rows share the code that stores exactly: it is long, and each copy takes the compiler's time.

@@ -58,6 +58,7 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 #define MATRIX_UNITS
 #define DOT_PRODUCT
 #define PACK_CHANNELS true
+#define LAST_STEP_CONSTANT 62
 #include "matrix.glsl"
 
 layout(constant_id = 59) const uint PITCH = 1;  // positions from one row of outputs to the one below
@@ -305,7 +306,7 @@ void make_tile() {
                     int products = int(tile[strip + i / 4][i % 4]) - constants[channel_position];
                     uint value = exact_byte(products, input_sums[pixel], group_channel + channel,
                         int(filter_words[filter_sums + channel - first_channel]), multipliers[channel_position]);
-                    output_bytes[destinations[pixel] + channel * OUTPUT_STRIDE_C] = uint8_t(value);
+                    output_bytes[destinations[pixel] + channel * OUTPUT_STRIDE_C] = uint8_t(LOOKED_UP_BYTE(value));
                 }
             }
             subgroupBarrier();
@@ -346,6 +347,7 @@ void make_tile() {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] ^= OUTPUT_FLIP;
                 }
+                LOOK_UP_WORDS(words)
                 coopMatStore(words, tile, strip + r * MATRIX_M * LINE, LINE, gl_CooperativeMatrixLayoutRowMajor);
             }
             store_strip(strip, subgroup_pixel + i * MATRIX_M, subgroup_channel + j * MATRIX_N);

@@ -201,7 +201,11 @@ uint quotient(uint n, uint constant, uint reciprocal, uint shift) {
 #include "parameter_sources.glsl"
 #include "float32.glsl"
 #include "prepared_channel.glsl"
-// Kernels of QUANTIZED_LINEAR_CONVOLUTION_ADD define WITH_SUM, and FIRST_SUM_CONSTANT.
+// What follows the rounding: kernels of QUANTIZED_LINEAR_CONVOLUTION_ADD, which define WITH_SUM, add; the others have a form
+// that looks bytes up.
+#ifndef LAST_STEP_CONSTANT
+#define LAST_STEP_CONSTANT 59
+#endif
 #ifdef WITH_SUM
 #include "quantized_linear_convolution_add/sum.glsl"
 #endif
@@ -215,6 +219,23 @@ const uint INVOCATIONS = TILE_PIXELS / SUBGROUP_PIXELS * (TILE_CHANNELS / SUBGRO
 const uint FETCHERS = INVOCATIONS;
 #endif
 const uint FILTER_FETCHES = TILE_CHANNELS * STEP / FETCHERS;
+#ifdef WITH_SUM
+#define LOOKED_UP(word) word
+#define LOOKED_UP_BYTE(byte) byte
+#define LOOK_UP_WORDS(words)
+#else
+#define TABLE_CONSTANT LAST_STEP_CONSTANT
+#define TABLE_INVOCATIONS INVOCATIONS
+#include "table.glsl"
+#define LOOKED_UP(word) looked_up(word)
+#define LOOKED_UP_BYTE(byte) looked_up_byte(byte)
+// The elements of a matrix of words.
+#define LOOK_UP_WORDS(words)                                                                                           \
+    if (HAS_TABLE != 0) {                                                                                              \
+        [[unroll]] for (uint e = 0; e < words.length(); ++e)                                                           \
+            words[e] = int(looked_up(uint(words[e])));                                                                 \
+    }
+#endif
 // The vectors of shared memory that hold a vector of an operand.
 #ifdef FLOAT32_PRODUCTS
 const uint SLICES = 4;

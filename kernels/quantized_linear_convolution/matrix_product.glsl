@@ -173,7 +173,7 @@ void make_tile(uint first_pixel, bool is_first) {
                     uint value = exact_byte(products, input_sums[pixel_position], group_channel + channel,
                         int(filter_words[filter_sums + channel - first_channel]), multipliers[channel_position]);
                     uint address = destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
-                    output_bytes[address] = uint8_t(BYTE_WITH_ADDEND(value, address, false));
+                    output_bytes[address] = uint8_t(BYTE_WITH_ADDEND(LOOKED_UP_BYTE(value), address, false));
                 }
             }
             subgroupBarrier();
@@ -219,6 +219,7 @@ void make_tile(uint first_pixel, bool is_first) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] ^= OUTPUT_FLIP;
                 }
+                LOOK_UP_WORDS(words)
                 uint pixel = subgroup_pixel + i * MATRIX_PIXELS;
                 if (whole) {
                     coopMatStore(words, output_words, (destinations[pixel] + first_channel + channel) / 4,
@@ -246,6 +247,7 @@ void make_tile(uint first_pixel, bool is_first) {
                     [[unroll]] for (uint e = 0; e < words.length(); ++e)
                         words[e] ^= OUTPUT_FLIP;
                 }
+                LOOK_UP_WORDS(words)
                 uint pixel = subgroup_pixel + i * MATRIX_PIXELS;
                 if (whole) {
                     coopMatStore(words, output_words,

@@ -60,6 +60,8 @@ bool has_channel(uint round) {
 void fetch_channels() {
 #ifdef WITH_SUM
     fetch_sum_record();
+#else
+    fetch_table();
 #endif
     if (PREPARED == 0)
         return;
@@ -95,6 +97,8 @@ void work_out_channel(uint i) {
 void begin_channels() {
 #ifdef WITH_SUM
     begin_sum_record();
+#else
+    begin_table();
 #endif
     if (PREPARED == 0) {
         if (gl_LocalInvocationID.x == 0) {

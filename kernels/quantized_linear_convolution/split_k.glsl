@@ -3,6 +3,7 @@
 #define MATRIX_UNITS
 #define DOT_PRODUCT
 #define SPLIT_K
+#define LAST_STEP_CONSTANT 63
 #include "matrix.glsl"
 #include "data_movement/byte_matrices.glsl"
 
@@ -251,13 +252,13 @@ void main() {
         }
         [[dont_unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
             if (has_word(n))
-                store_word(exact_word(n), n, first_pixel, true);
+                store_word(LOOKED_UP(exact_word(n)), n, first_pixel, true);
         }
         return;
     }
     Range range = range_of(zero_point_of_output);
     [[unroll]] for (uint n = 0; n < OWN_WORDS; ++n) {
         if (has_word(n))
-            store_word(rounded_word(whole[n], n, range), n, first_pixel, false);
+            store_word(LOOKED_UP(rounded_word(whole[n], n, range)), n, first_pixel, false);
     }
 }

@@ -163,7 +163,7 @@ void store_exactly(uint first_pixel) {
         uint n = STORE_CHANNELS != 0 ? w : w / STRIDE * OWN_PIXELS + w % STRIDE;
         uint pixel = pixel_place(own_pixel + n % OWN_PIXELS * PIXEL_GROUPS);
         uint channel = channel_place(own_channel + n / OWN_PIXELS * CHANNEL_GROUPS);
-        store_word(exact_word(products, n, STRIDE), first_pixel, pixel, channel, true);
+        store_word(LOOKED_UP(exact_word(products, n, STRIDE)), first_pixel, pixel, channel, true);
     }
 }
 
@@ -187,7 +187,7 @@ void store_rounded(uint first_pixel) {
         uint word = range.first;
         [[unroll]] for (uint q = 0; q < 4; ++q)
             word += uint(sums[n + q * STRIDE]) << (8 * q);
-        store_word(word ^ OUTPUT_FLIP, first_pixel, pixel_place(own_pixel + n % OWN_PIXELS * PIXEL_GROUPS),
+        store_word(LOOKED_UP(word ^ OUTPUT_FLIP), first_pixel, pixel_place(own_pixel + n % OWN_PIXELS * PIXEL_GROUPS),
             channel_place(own_channel + n / OWN_PIXELS * CHANNEL_GROUPS), false);
     }
 }

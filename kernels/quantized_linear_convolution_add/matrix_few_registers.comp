@@ -18,7 +18,6 @@
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
 #define WITH_SUM
-#define FIRST_SUM_CONSTANT 59
 #define ONE_SET
 #define TURNED_BY_BYTES
 #include "quantized_linear_convolution/matrix_product.glsl"

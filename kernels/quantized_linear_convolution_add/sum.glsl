@@ -6,7 +6,7 @@
 // The record before the table is loaded with the first operands, by all invocations, and waits in shared memory until the
 // last step: in registers it would lie there during all products.
 
-layout(constant_id = FIRST_SUM_CONSTANT) const uint SUM_UNSIGNED_TYPES = 0;  // bits 0 to 2: A, B, output
+layout(constant_id = LAST_STEP_CONSTANT) const uint SUM_UNSIGNED_TYPES = 0;  // bits 0 to 2: A, B, output
 
 layout(set = 0, binding = 11) readonly buffer Addend { uint addend_words[]; };
 layout(set = 0, binding = 11) readonly buffer AddendVectors { uvec4 addend_vectors[]; };

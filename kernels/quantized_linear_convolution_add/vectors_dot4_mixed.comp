@@ -14,7 +14,6 @@
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
 #define WITH_SUM
-#define FIRST_SUM_CONSTANT 59
 #define DOT_PRODUCT
 #define MIXED_SIGNS
 #define ROUNDS_TO_NEAREST_EVEN

@@ -13,7 +13,6 @@
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4467], 4462, 32);  // RoundingModeRTE 32
 
 #define WITH_SUM
-#define FIRST_SUM_CONSTANT 59
 #define FLOAT32_PRODUCTS
 #define ROUNDS_TO_NEAREST_EVEN
 #include "quantized_linear_convolution/vectors.glsl"

@@ -11,5 +11,4 @@
 #pragma use_vulkan_memory_model
 
 #define WITH_SUM
-#define FIRST_SUM_CONSTANT 59
 #include "quantized_linear_convolution/vectors.glsl"

@@ -80,6 +80,12 @@ RULES = {
     "a sum in the last step of a convolution": ("quantized_linear_convolution_add:last_step",),
     "a convolution and a sum, in every layout": ("quantized_linear_convolution_add:form",),
     "a sum after a kernel of convolutions that has none": ("quantized_linear_convolution_add:apart",),
+    "a table in the last step of a convolution": (
+        "quantized_linear_convolution_table:last_step",
+        "quantized_linear_convolution_table:depthwise",
+    ),
+    "a convolution and a table, in every layout": ("quantized_linear_convolution_table:form",),
+    "a table that may change, and one after a kernel that has none": ("quantized_linear_convolution_table:apart",),
     "quantizing, where the result changes": ("element_wise_quantize_linear:thresholds",),
     "dequantizing, scales of every exponent": ("element_wise_dequantize_linear:exponents",),
     "scales and zero points of channels and of elements": (

@@ -28,7 +28,7 @@ for _case in all_cases(default_only=True):
     # Operators of our own, which DxDispatch does not know.
     if _case.groups[0] in (
         *("byte_layer_normalization", "byte_resample", "byte_softmax", "byte_table", "byte_table_mean"),
-        "quantized_linear_convolution_add",
+        *("quantized_linear_convolution_add", "quantized_linear_convolution_table"),
     ):
         continue
     if _case.refusal is not None:

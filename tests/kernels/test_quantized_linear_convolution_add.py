@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 import dmlvk
 from dmlvk import DataType, TensorDesc
 from dmlvk.conformance.cases.quantized_linear_convolution_add import SCALES, SHAPES, last_step
-from dmlvk.operators import QuantizedLinearConvolutionAddDesc
+from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionAddDesc
 from dmlvk.planning import plan
 from dmlvk.reference import run
 from tests.kernels.harness import check
@@ -41,14 +42,20 @@ def kernel_of(device: dmlvk.Device, desc: QuantizedLinearConvolutionAddDesc, pat
     return plan(desc, device.profile, path=path).dispatches[-1].kernel
 
 
-def check_work(device: dmlvk.Device, made: Work, path: str | None, seed: int = 0) -> None:
-    desc, inputs = made
+def laid_out(desc: OperatorDesc, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The bytes of each tensor, in the order of its strides, up to its end."""
     memory = {}
     for name, array in inputs.items():
         tensor = desc.tensors[name]
         order = sorted(range(array.ndim), key=lambda k, of=tensor.element_strides: (-of[k], k))  # type: ignore[misc]
         packed = np.ascontiguousarray(array.transpose(order)).reshape(-1).view(np.uint8)
         memory[name] = np.pad(packed, (0, tensor.total_size_in_bytes - packed.size))
+    return memory
+
+
+def check_work(device: dmlvk.Device, made: Work, path: str | None, seed: int = 0) -> None:
+    desc, inputs = made
+    memory = laid_out(desc, inputs)
     check(device, desc, np.ascontiguousarray(run(desc, **inputs)), memory, offset=16 * (seed % 5), seed=seed, path=path)
 
 

@@ -29,6 +29,24 @@ MUTANTS = (
         ("quantized_linear_convolution_add:last_step:*path=vectors*",),
     ),
     Mutant(
+        "the last step of a convolution looks up the entry beside",
+        "quantized_linear_convolution/table.glsl",
+        (("shared_table[byte / 4], int(8 * (byte % 4))", "shared_table[byte / 4], int(8 * (byte % 4 ^ 1))"),),
+        ("quantized_linear_convolution_table:last_step:*path=vectors*",),
+    ),
+    Mutant(
+        "the last step of a depthwise convolution looks up before the table is there",
+        "quantized_linear_convolution/depthwise.glsl",
+        (("            begin_table();\n", ""),),
+        ("quantized_linear_convolution_table:depthwise",),
+    ),
+    Mutant(
+        "what a convolution finishes in integers is not looked up",
+        "quantized_linear_convolution/vectors.glsl",
+        (("LOOKED_UP(exact_word(products, n, STRIDE))", "exact_word(products, n, STRIDE)"),),
+        ("quantized_linear_convolution_table:last_step:*accumulators=wide;*path=vectors*",),
+    ),
+    Mutant(
         "a sum takes the entry beside its own in the table",
         "element_wise_quantized_linear_add/sums.glsl",
         (("sum_table_start() + 16 +", "sum_table_start() + 17 +"),),

@@ -11,11 +11,15 @@ import pytest
 import dmlvk
 from dmlvk import DataType, TensorDesc
 from dmlvk.onnx.foreseen import foreseen
-from dmlvk.onnx.fusion import composed
+from dmlvk.onnx.fusion import composed, fused
 from dmlvk.onnx.graph import Graph
 from dmlvk.onnx.model_file import load
 from dmlvk.onnx.program import Operation
-from dmlvk.operators import ByteTableDesc, QuantizedLinearConvolutionAddDesc
+from dmlvk.operators import (
+    ByteTableDesc,
+    QuantizedLinearConvolutionAddDesc,
+    QuantizedLinearConvolutionDesc,
+)
 from tests.onnx.models import Array, convolution, convolution_parameters, elements, model_of
 from tests.onnx.random_networks import dispatched
 from tests.onnx.test_neighbours import placed
@@ -121,7 +125,8 @@ def tables(kind: str) -> tuple[onnx.ModelProto, dict[str, Array], int]:
 def test_two_tables_are_one(device: dmlvk.Device, kind: str) -> None:
     model, feeds, count = tables(kind)
     placed(device, model, feeds)
-    assert ONNX_RUNTIME.call("networks", dispatched, model, feeds, device.name).count("BYTE_TABLE") == count
+    found = ONNX_RUNTIME.call("networks", dispatched, model, feeds, device.name)
+    assert sum(name.endswith("TABLE") for name in found) == count
 
 
 @pytest.mark.parametrize("second", [None, "input_tensor", "second_input_tensor"])
@@ -162,3 +167,73 @@ def test_a_table_of_a_table(axes: tuple[int | None, int | None], second: str | N
     assert len(joined) == (1 if possible else 2)
     np.testing.assert_array_equal(found(joined), found(operations))
     assert len(composed(operations, {1, 2})) == 2, "what is read between stays"
+
+
+def activated(kind: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """A convolution and an activation: y, z = f(y)."""
+    (first, _), feeds, constants = parts()
+    constants |= {"s_scale": np.array(1 / 256, np.float32), "s_zero": np.array(0, np.uint8)}
+    y, s, z = ["y", "y_scale", "y_zero"], ["s", "s_scale", "s_zero"], ["z_scale", "r_zero"]
+    nodes: list[Any] = [first, ("com.microsoft.QLinearSigmoid", [*y, *s[1:]], ["s"], {})]
+    nodes.append(("com.microsoft.QLinearMul", [*y, *s, *z], ["z"], {}))
+    if kind == "leaky":
+        nodes[1:] = [("com.microsoft.QLinearLeakyRelu", [*y, *z], ["z"], {"alpha": 0.1})]
+    outputs: dict[str, Any] = {"z": np.uint8, **({"y": np.uint8} if kind == "an output" else {})}
+    if kind == "read twice":
+        nodes.append(("Flatten", ["y"], ["v"], {}))
+        outputs["v"] = np.uint8
+    return model_of(nodes, {"x": feeds["x"]}, outputs, constants), {"x": feeds["x"]}
+
+
+@pytest.mark.parametrize("kind", ["swish", "leaky", "read twice", "an output"])
+def test_an_activation_is_the_last_step(device: dmlvk.Device, kind: str) -> None:
+    """Unless the convolution's output is read as it is."""
+    model, feeds = activated(kind)
+    placed(device, model, feeds)
+    found = ONNX_RUNTIME.call("networks", dispatched, model, feeds, device.name)
+    assert found.count("QUANTIZED_LINEAR_CONVOLUTION_TABLE") == (kind in ("swish", "leaky"))
+    assert found.count("BYTE_TABLE") == (kind not in ("swish", "leaky"))
+
+
+@pytest.mark.parametrize("activation", ["HardSwish", "LeakyRelu", "HardSigmoid", "Sigmoid"])
+def test_an_activation_between_floats(device: dmlvk.Device, activation: str) -> None:
+    """As quantizers for DequantizeLinear and QuantizeLinear leave it: HardSwish of MobileNetV3, LeakyRelu of YOLO."""
+    (first, _), feeds, constants = parts()
+    nodes: list[Any] = [
+        first,
+        ("DequantizeLinear", ["y", "y_scale", "y_zero"], ["f"], {}),
+        (activation, ["f"], ["g"], {}),
+        ("QuantizeLinear", ["g", "z_scale", "r_zero"], ["z"], {}),
+    ]
+    model, given = model_of(nodes, {"x": feeds["x"]}, {"z": np.uint8}, constants), {"x": feeds["x"]}
+    placed(device, model, given)
+    found = ONNX_RUNTIME.call("networks", dispatched, model, given, device.name)
+    assert found.count("QUANTIZED_LINEAR_CONVOLUTION_TABLE") == 1
+
+
+def test_a_table_of_another_type_stays_apart() -> None:
+    """The convolution's output would have the table's type."""
+    for kind in (DataType.UINT8, DataType.INT8):
+        program = with_table(kind)
+        assert len(fused(program, {2})) == (1 if kind is DataType.UINT8 else 2)
+
+
+def with_table(kind: DataType) -> list[Operation]:
+    """A convolution and a table of a type behind it."""
+    one = TensorDesc(DataType.FLOAT32, (1,))
+    image = TensorDesc(DataType.UINT8, (1, 4, 5, 7))
+    convolved = QuantizedLinearConvolutionDesc(
+        input_tensor=image,
+        filter_tensor=TensorDesc(DataType.INT8, (4, 4, 1, 1)),
+        **{f"{name}_scale_tensor": one for name in ("input", "filter", "output")},
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(0, 0),
+        end_padding=(0, 0),
+        group_count=1,
+    )
+    lookup = ByteTableDesc(input_tensor=image, table_tensor=TensorDesc(kind, (256,)))
+    return [
+        Operation(convolved, {"input_tensor": (0, 0), "output_tensor": (1, 0)}, {}),
+        Operation(lookup, {"input_tensor": (1, 0), "output_tensor": (2, 0)}, {"table_tensor": np.arange(256)}),
+    ]

@@ -37,7 +37,14 @@ from dmlvk.planning.quantized_linear_convolution.operands import (
     Sources,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, ObstacleError, Problem
+from dmlvk.planning.quantized_linear_convolution.path import (
+    HAS_TABLE,
+    TABLE_SIZE,
+    ConvolutionPath,
+    Obstacle,
+    ObstacleError,
+    Problem,
+)
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.tensor_desc import TensorFlags
 
@@ -381,7 +388,7 @@ class Depthwise:
         elif not last and self.prepared is not None and not self.is_cpu:
             size = min(size, MEDIUM_WORKGROUP)
         weights = math.prod(geometry.filter_size) * (2 if self.table is None else 1)
-        room = LARGEST_SHARED_MEMORY // (4 * (weights + 4) * (4 if last else 1)) - 1
+        room = (LARGEST_SHARED_MEMORY - TABLE_SIZE) // (4 * (weights + 4) * (4 if last else 1)) - 1
         if last:
             block = -(-units // -(-units // min(largest_block, size, room)))
             items = min(size // block, available)
@@ -494,7 +501,12 @@ class Depthwise:
             **{name: 0 if self.shares_pipelines else value for name, value in sizes.items()},
         }
         if self.table is None:
-            specialization |= {"HELD": int(self.holds_weights), "PREPARED": int(is_prepared), **sources.constants}
+            specialization |= {
+                "HELD": int(self.holds_weights),
+                "PREPARED": int(is_prepared),
+                **sources.constants,
+                HAS_TABLE: 0,
+            }
         else:
             specialization["AHEAD"] = int(not self.is_cpu)
         operations = 2 * math.prod(sizes_of(box)) * geometry.tap_count

@@ -40,7 +40,14 @@ from dmlvk.planning.quantized_linear_convolution.packing import (
     channels_last,
     quads_of,
 )
-from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Problem
+from dmlvk.planning.quantized_linear_convolution.path import (
+    HAS_TABLE,
+    OPERATOR,
+    TABLE_SIZE,
+    Obstacle,
+    ObstacleError,
+    Problem,
+)
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     GROUP,
@@ -209,7 +216,7 @@ class TileRules:
         row = self.bytes_of_k * tile.step // VECTOR_SIZE + ROW_PADDING
         operands = (self.held[0] * self.staged(tile) + self.held[1] * tile.channels) * row
         largest = max(operands, self.exchanged(tile))
-        return VECTOR_SIZE * tile.splits * largest + 8 * tile.pixels + 12 * tile.channels + self.rest
+        return VECTOR_SIZE * tile.splits * largest + 8 * tile.pixels + 12 * tile.channels + TABLE_SIZE + self.rest
 
     def obstacle(self, tile: Tile) -> Obstacle | None:
         """Why the kernel cannot have a tile; None if it can."""
@@ -593,6 +600,7 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             **self.operands.parameters.constants,
             **size_constants(sizes, shape.shares_pipelines(self.operations(box))),
             "PREPARED": int(self.packed_filter.rows_after > 1),
+            HAS_TABLE: 0,
             "STORE_MATRICES": int(unit_stored == VECTOR_SIZE and self._stores_matrices(extents)),
             "EVEN_INPUT": int(self._reads_evenly(extents, strides)),
             "EVEN_OUTPUT": int(_is_even(extents, self.operands.output.strides)),
