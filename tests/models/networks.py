@@ -102,7 +102,9 @@ def quantize(source: Path, target: Path, format: str, samples: Sequence[Feeds], 
 
     with tempfile.TemporaryDirectory() as folder:
         prepared = Path(folder, "prepared.onnx")
-        onnx.save(onnx.version_converter.convert_version(onnx.load(source), OPSET), prepared)
+        model = onnx.load(source)
+        is_old = model.opset_import[0].version < OPSET
+        onnx.save(onnx.version_converter.convert_version(model, OPSET) if is_old else model, prepared)
         quant_pre_process(prepared, prepared, skip_symbolic_shape=True)
         quantize_static(
             prepared,
