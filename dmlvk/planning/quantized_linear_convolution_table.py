@@ -17,6 +17,7 @@ from dmlvk.planning.kernel_interface import kernel_interface
 from dmlvk.planning.last_step import OUTPUT, in_last_step, moved, stored_in_scratch
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.planning.quantized_linear_convolution import PATHS as PATHS
+from dmlvk.planning.quantized_linear_convolution import close_paths as close_convolution_paths
 from dmlvk.planning.quantized_linear_convolution import plan as plan_convolution
 from dmlvk.planning.quantized_linear_convolution.path import HAS_TABLE, TABLE_SIZE
 from dmlvk.tensor_desc import TensorFlags
@@ -59,6 +60,11 @@ def plan(
         initialization=(*convolution.initialization, tuple(copies(builder, source, table, (TABLE_SIZE,)))),
         persistent_size=builder.persistent.size,
     )
+
+
+def close_paths(desc: QuantizedLinearConvolutionTableDesc, profile: DeviceProfile, *, every: bool = False) -> list[str]:
+    """As for the convolution, whose tiles make most of the time."""
+    return close_convolution_paths(desc.convolution, profile, every=every)
 
 
 def _with_table(dispatch: Dispatch, table: View) -> Dispatch | None:

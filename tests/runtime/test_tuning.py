@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import dmlvk
 from dmlvk import DataType, TensorDesc, TensorFlags, planning
 from dmlvk.device_profile import DeviceType
+from dmlvk.operators import QuantizedLinearConvolutionTableDesc
 from dmlvk.planning.quantized_linear_convolution.choice import CLOSE, MOST_CLOSE
 from dmlvk.runtime import tuning
 from dmlvk.runtime.engine import Engine
@@ -169,6 +171,15 @@ def test_close_paths_begin_with_the_planners_choice() -> None:
             for path in found[1:]:
                 assert planning.plan(desc, profile, path=path).seconds <= 1.01 * CLOSE * least
     assert any(":" in path for path in planning.close_paths(layer(64, 64), profiles.load("nvidia-h200")))
+
+
+def test_tiles_of_a_convolution_with_a_table_are_close_paths_too() -> None:
+    plain, profile = layer(64, 64), profiles.load("nvidia-h200")
+    given = {each.name: getattr(plain, each.name) for each in fields(plain) if each.init}
+    table = TensorDesc(DataType.UINT8, [256], flags=OWNED)
+    desc = QuantizedLinearConvolutionTableDesc(**given, table_tensor=table)
+    assert planning.close_paths(desc, profile) == planning.close_paths(plain, profile)
+    assert planning.plan(desc, profile).path == planning.close_paths(desc, profile)[0]
 
 
 @pytest.mark.parametrize(("device_type", "rounds"), [(DeviceType.DISCRETE_GPU, None), (DeviceType.CPU, 5)])
