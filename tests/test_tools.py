@@ -272,7 +272,7 @@ def test_the_selection_under_wine_has_each_test_of_windows_and_a_sample() -> Non
 def test_failures_are_told_by_reason_and_by_number(tmp_path: Path) -> None:
     """The reasons come from the report of a run of pytest."""
     file, report = tmp_path / "test_some.py", tmp_path / "report.xml"
-    assert windows.reasons(report) == ["pytest died before its end; the last lines of its output are above"]
+    assert windows.reasons(report) == ["pytest died before its end; the last line of its output names the test"]
     file.write_text(
         "import pytest\n"
         "@pytest.mark.parametrize('number', range(16))\n"

@@ -88,7 +88,7 @@ MOST_REASONS = 10
 # For a whole run of pytest or of the sample: it ends a hang, and nothing here takes as long.
 LIMIT_SECONDS = 3600
 LIMIT_SECONDS_OF_ALL = 5 * 3600
-TIMEOUT_SECONDS = "600"  # for a case: SwiftShader under Wine, on a busy machine
+TIMEOUT_SECONDS = "600"  # for a case or a test: SwiftShader under Wine, on a busy machine
 
 # Linux lets a process use the tiles of AMX once it has asked. On Windows nobody asks, so ONNX Runtime does not, and
 # under Wine its first instruction on tiles is an illegal one. This library asks; Wine's processes load it first.
@@ -318,13 +318,16 @@ def unit_tests(wine: Wine, arguments: list[str], has_all: bool) -> bool:
     deselected = [f"--deselect={name}" for name in EXCLUDED]
     REPORT.unlink(missing_ok=True)
     status, _ = wine.python(
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={REPORT.relative_to(ROOT)}"),
+        # A line a test, so that the last one names the test in which the process died; the stacks of a test that hangs.
+        *("-m", "pytest", "-v", "-o", f"faulthandler_timeout={TIMEOUT_SECONDS}", "-p", "no:cacheprovider"),
+        f"--junit-xml={REPORT.relative_to(ROOT)}",
         *chosen,
         *deselected,
         limit_seconds=LIMIT_SECONDS_OF_ALL if has_all else LIMIT_SECONDS,
         DMLVK_VALIDATE="0",
         DMLVK_TEST_DEVICES=UNIT_TEST_DEVICE,
         PYTHONDONTWRITEBYTECODE="1",
+        PYTHONUNBUFFERED="1",
     )
     return status == 0
 
@@ -338,7 +341,7 @@ def reasons(report: Path) -> list[str]:
         The report of pytest, as JUnit XML.
     """
     if not report.exists():
-        return ["pytest died before its end; the last lines of its output are above"]
+        return ["pytest died before its end; the last line of its output names the test"]
     found: Counter[str] = Counter()
     tests = ElementTree.parse(report).findall(".//testcase")
     for test in tests:
