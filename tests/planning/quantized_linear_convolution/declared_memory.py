@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from dmlvk.planning.plan import Dispatch
+from dmlvk.planning import Dispatch
+from dmlvk.planning.kernel_interface import kernel_interface
+from dmlvk.planning.quantized_linear_convolution.path import HAS_TABLE
 from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.vulkan.specialization import declarations, specialized
 
@@ -15,8 +17,10 @@ WORKGROUP = 4
 
 
 def shared_bytes(dispatch: Dispatch) -> int:
-    """Bytes of all variables of a workgroup."""
-    code = specialized(spirv(dispatch.kernel), dispatch.specialization)
+    """Bytes of all variables of a workgroup, with a table: the planner leaves room for one."""
+    names = kernel_interface(dispatch.kernel).specialization_constants
+    with_table = [int(name == HAS_TABLE) or given for name, given in zip(names, dispatch.specialization, strict=True)]
+    code = specialized(spirv(dispatch.kernel), with_table)
     sizes: dict[int, int] = {}  # not of booleans, matrices and structures, which no such variable is made of
     constants: dict[int, int] = {}
     pointed: dict[int, int] = {}
