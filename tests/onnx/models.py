@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from tests.oracle import OracleError
 from tests.reference.onnx_runtime import ONNX_RUNTIME
 
 Array = np.ndarray
+# From this version on, ONNX Runtime's LayerNormalization has the bits that dmlvk's has.
+SINCE_THESE_NORMALIZATIONS = (1, 30)
+HAS_THESE_NORMALIZATIONS = tuple(map(int, version("onnxruntime").split(".")[:2])) >= SINCE_THESE_NORMALIZATIONS
 Node = tuple[str, Sequence[str], Sequence[str], dict[str, Any]]
 
 

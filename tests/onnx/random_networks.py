@@ -12,7 +12,15 @@ import onnx
 import dmlvk
 from dmlvk.onnx import InferenceSession, ModelError
 from dmlvk.onnx.placement import Row
-from tests.onnx.models import Array, Node, convolution, convolution_parameters, elements, model_of
+from tests.onnx.models import (
+    HAS_THESE_NORMALIZATIONS,
+    Array,
+    Node,
+    convolution,
+    convolution_parameters,
+    elements,
+    model_of,
+)
 
 MICROSOFT = "com.microsoft."
 MOST_ELEMENTS = 6000
@@ -45,7 +53,7 @@ class RandomNetwork:
             [
                 *(self.mapped_float, self.paired_float, self.pooled_max, self.joined_float, self.by_channel),
                 *(self.averaged_float, self.resized, self.convolved_float, self.multiplied_float, self.padded_float),
-                self.attended_float,
+                *(self.attended_float, *([self.normalized_float] if HAS_THESE_NORMALIZATIONS else [])),
                 *(self.padded, self.chosen_float, self.extreme, self.extreme_float, self.summed_float),
             ]
             if quantizes_around_floats
@@ -506,6 +514,17 @@ class RandomNetwork:
         made = f"f{len(self.nodes)}"
         self.nodes.append((operator, reads, [made], attributes or {}))
         return made
+
+    def normalized_float(self) -> None:
+        """A layer normalization from an axis on, whose rows have a multiple of 8 elements."""
+        name, shape, _, zero = self.pick()
+        axes = [k for k in range(4) if np.prod(shape[k:]) % 8 == 0]
+        if axes:
+            axis, g = int(self.generator.choice(axes)), self.generator
+            parameters = [self.constant(g.normal(mean, 0.4, shape[axis:])) for mean in (1, 0)[: int(g.integers(1, 3))]]
+            reads = [self._dequantized(name), *parameters]
+            made = self._float("LayerNormalization", reads, {"axis": axis - (4 if g.random() < 0.5 else 0)})
+            self._quantized(made, shape, self.type_of(zero))
 
     def mapped_float(self) -> None:
         """A chain of one to three functions of one value; SiLU and HardSwish among them."""

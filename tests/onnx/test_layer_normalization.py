@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,11 @@ from onnx import TensorProto
 import dmlvk
 from dmlvk.conformance.cases.byte_layer_normalization import parameters_of
 from dmlvk.operators import ByteLayerNormalizationDesc
-from tests.onnx.models import Array, model_of
+from tests.onnx.models import HAS_THESE_NORMALIZATIONS, Array, model_of
 from tests.onnx.test_neighbours import placed
 from tests.onnx.test_softmax import of_one_width
 
-# Older versions, and all on processors without FMA, round otherwise.
-SINCE = (1, 30)
-has_these_bits = pytest.mark.skipif(
-    tuple(map(int, version("onnxruntime").split(".")[:2])) < SINCE, reason="an older ONNX Runtime rounds otherwise"
-)
+has_these_bits = pytest.mark.skipif(not HAS_THESE_NORMALIZATIONS, reason="an older ONNX Runtime rounds otherwise")
 
 
 def normalized(
