@@ -59,6 +59,7 @@ FEATURE_KERNELS = {
     "_dequantize_linear/float32": {ROUNDING_MODE_RTE},
     "byte_resample/float32": {ROUNDING_MODE_RTE},
     "byte_softmax/float32": {ROUNDING_MODE_RTE},
+    "byte_softmax/rows": {ROUNDING_MODE_RTE},
     "byte_table_mean/float32": {ROUNDING_MODE_RTE},
     "element_wise_add/float32": {ROUNDING_MODE_RTE},
     **{f"_average_pooling/{path}_float32": {ROUNDING_MODE_RTE} for path in ("elements", "vectors", "rows")},

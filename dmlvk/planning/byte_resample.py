@@ -132,9 +132,6 @@ class _Planner:
         has_words = output.strides[lane] == 1 or extents[lane] == 1
         starts = (output.address([low for low, _ in box]), *(output.strides[k] for k in range(4) if k != lane))
         is_aligned = not any(start % WORD_SIZE for start in starts)
-        per_unit = WORD_SIZE if has_words else 1
-        # A row may begin and end inside a word.
-        units = extents[lane] if not has_words else (extents[lane] + (3 if is_aligned else 6)) // WORD_SIZE
         reads_words = (
             lane_is_channels
             and is_aligned
@@ -143,11 +140,17 @@ class _Planner:
             and not any(k % WORD_SIZE for k in (source.address((box[0][0], box[1][0], 0, 0)), *source.strides[::2]))
             and source.strides[COLUMN] % WORD_SIZE == 0
         )
+        # An invocation takes two words where the channels are pairs of them: then it finds a row's place for both.
+        words = (2 if extents[CHANNEL] % (2 * WORD_SIZE) == 0 else 1) if reads_words else 0
+        per_unit = WORD_SIZE * max(1, words) if has_words else 1
+        # A row may begin and end inside a word.
+        units = extents[lane] if not has_words else (extents[lane] + (per_unit - 1 if is_aligned else 6)) // per_unit
         unit_count = units * extents[0] * (extents[3] if lane_is_channels else extents[1])
         size = self.builder.workgroup_size
         enough = size * WORKGROUPS_OF_PROCESSOR * rates_of(self.builder.profile).processors
         turns = max(1, min(MOST_TURNS, extents[2], int(unit_count * extents[2] / enough)))
         groups = -(-extents[2] // turns)
+        units_of_group = units * (extents[3] if lane_is_channels else 1)
         dispatch.push(
             count=unit_count * groups,
             turns=turns,
@@ -169,7 +172,8 @@ class _Planner:
                 LOCAL_SIZE_X: size,
                 "LANE_IS_CHANNELS": int(lane_is_channels),
                 "PER_UNIT": per_unit,
-                "READS_WORDS": int(reads_words),
+                "READS_WORDS": words,
+                "SHARES_ROWS": int(turns * ((size - 1) // units_of_group + 2) <= size),
                 "UNSIGNED_TYPES": sum(1 << bit for bit, kind in enumerate(types) if kind is DataType.UINT8),
             },
             self.builder.grid(unit_count * groups),

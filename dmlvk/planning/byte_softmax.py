@@ -1,4 +1,11 @@
-"""BYTE_SOFTMAX: a workgroup's invocations are lanes of some rows. For its paths see `dmlvk.planning.float32`."""
+"""BYTE_SOFTMAX: a workgroup's invocations are lanes of some rows.
+
+rows
+    In floats, where there are more rows than processors and they are packed: an invocation adds up a row, and its
+    neighbours the rows beside it. What does not suit it runs as `float32`.
+float32, integers
+    The invocations of a row look up its terms, and the first of them adds. See `dmlvk.planning.float32`.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +31,22 @@ from dmlvk.planning.builder import (
     whole,
 )
 from dmlvk.planning.byte_table import packed_table, plan_with_tables
-from dmlvk.planning.float32 import PATHS, chosen_path
+from dmlvk.planning.device_rates import rates_of
+from dmlvk.planning.float32 import FLOAT32, chosen_path
+from dmlvk.planning.float32 import PATHS as PATHS_OF_NUMBERS
 from dmlvk.planning.grid import folded
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
-from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan
+from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Plan, require_path
 
 __all__ = ["PATHS", "plan"]
 
+ROWS = "rows"
+PATHS = (*PATHS_OF_NUMBERS, ROWS)
+# As kernels/byte_softmax/rows.comp has it: bytes of the table in shared memory, and of a row beside its elements. The
+# rows' bytes are at most so many that a subgroup of 32 adds up rows of 1,000.
+TABLE_SIZE, STATE_OF_ROW, LARGEST_STAGE = 8 << 10, 12, 20 << 10
+# Elements of a row in a word are those of two rows at most.
+LEAST_LENGTH = 4
 # As kernels/byte_softmax/softmax.glsl has it: one dispatch makes all of a row; of rows that are cut, each of three
 # passes goes over all parts.
 ALL, PASSES = 0, (1, 2, 3)
@@ -42,14 +58,19 @@ ADDITIONS_PER_SECOND = 10e6
 
 def plan(desc: ByteSoftmaxDesc, profile: DeviceProfile, *, path: str | None = None, offsets: Mapping[str, int]) -> Plan:
     """Plan a BYTE_SOFTMAX: see `dmlvk.planning.plan`."""
-    return _SoftmaxPlanner(desc, PlanBuilder(profile, offsets), chosen_path(desc, profile, path)).plan()
+    require_path(desc.operator_name, path, PATHS)
+    numbers = chosen_path(desc, profile, FLOAT32 if path == ROWS else path)
+    takes_rows = path == ROWS or (path is None and numbers == FLOAT32)
+    return _SoftmaxPlanner(desc, PlanBuilder(profile, offsets), numbers, path, takes_rows).plan()
 
 
 @dataclass(frozen=True)
 class _SoftmaxPlanner:
     desc: ByteSoftmaxDesc
     builder: PlanBuilder
-    path: str
+    numbers: str
+    forced_path: str | None
+    takes_rows: bool
 
     def plan(self) -> Plan:
         table, copying = packed_table(self.desc.table_tensor, self.builder)
@@ -59,7 +80,10 @@ class _SoftmaxPlanner:
         rows = [self._passes(box, parts, table) for box, parts in cut]
         stages = [first] if first else []
         stages += [tuple(filter(None, together)) for together in zip_longest(*rows)]
-        return plan_with_tables(self.path, [(self.desc.table_tensor, copying)], stages, self.builder)
+        path = self.forced_path or (
+            ROWS if any(each.kernel == f"byte_softmax/{ROWS}" for each in first) else self.numbers
+        )
+        return plan_with_tables(path, [(self.desc.table_tensor, copying)], stages, self.builder)
 
     def _passes(self, row: Box, parts: list[Box], table: str) -> Iterator[Dispatch]:
         """The dispatches of a row that is cut, each of which goes on from the one before."""
@@ -91,12 +115,15 @@ class _SoftmaxPlanner:
     ) -> Dispatch:
         desc, (outer, inner, length) = self.desc, sizes_of(box)
         source, output = self._views
-        dispatch = DispatchBuilder(f"byte_softmax/{self.path}")
+        of_rows = self._specialization_of_rows(box) if number == ALL else {}
+        dispatch = DispatchBuilder(f"byte_softmax/{ROWS if of_rows else self.numbers}")
         dispatch.show(source, box, "input_start")
         size_of_table = desc.table_tensor.element_count * WORD_SIZE
         dispatch.window(table, (0, size_of_table), 0, WORD_SIZE, "table_start", Access.READ)
         dispatch.show(output, box, "output_start", Access.WRITE)
-        if state is None:
+        if of_rows:
+            dispatch.push(state_start=0)
+        elif state is None:
             dispatch.unread_window(dispatch.windows[0], "state_start")
         else:
             dispatch.window(SCRATCH, (state, state + STATE_SIZE), state, WORD_SIZE, "state_start", Access.WRITE)
@@ -112,18 +139,46 @@ class _SoftmaxPlanner:
         )
         size = self.builder.workgroup_size
         lanes = min(size, 1 << (length - 1).bit_length())
-        rows = size // lanes
+        rows = of_rows.get("ROWS", size // lanes)
+        of_lanes = {
+            "LANES": lanes,
+            "ROWS": rows,
+            "LANE_IS_OUTER": int(source.strides[2] != 1),
+            "PASS": number,
+            "IS_FIRST": int(is_first),
+        }
+        is_signed = int(desc.input_tensor.data_type is DataType.INT8)
         return dispatch.finish(
-            {
-                LOCAL_SIZE_X: size,
-                "LANES": lanes,
-                "ROWS": rows,
-                "LANE_IS_OUTER": int(source.strides[2] != 1),
-                "IS_SIGNED": int(desc.input_tensor.data_type is DataType.INT8),
-                "PASS": number,
-                "IS_FIRST": int(is_first),
-            },
+            {LOCAL_SIZE_X: size, "IS_SIGNED": is_signed, **(of_rows or of_lanes)},
             folded(-(-outer * inner // rows), self.builder.profile),
             seconds=self._seconds(box),
             bytes_moved=2 * outer * inner * length,
         )
+
+    def _specialization_of_rows(self, box: Box) -> dict[str, int]:
+        """That of kernels/byte_softmax/rows.comp; none if it does not suit the layout, or rows are few or long."""
+        (outer, inner, length), profile = sizes_of(box), self.builder.profile
+        if not self.takes_rows or length < LEAST_LENGTH:
+            return {}
+        for view in self._views:
+            steps = (inner * length if outer > 1 else None, length if inner > 1 else None, 1)
+            is_packed = all(step in (None, stride) for step, stride in zip(steps, view.strides, strict=True))
+            if not is_packed or view.address([low for low, _ in box]) % WORD_SIZE:
+                return {}
+        room = min(profile.limits.max_compute_shared_memory_size - TABLE_SIZE, LARGEST_STAGE) - WORD_SIZE
+        words = length // WORD_SIZE
+        # An odd number of words, so that the rows of neighbouring invocations lie in different banks.
+        pitch = words | 1 if length % WORD_SIZE == 0 else 0
+        most = room // ((pitch * WORD_SIZE or length) + STATE_OF_ROW)
+        processors = int(rates_of(profile).processors)
+        if self.forced_path is None:
+            most = min(most, outer * inner // processors)
+        rows = 1 << max(0, most.bit_length() - 1)
+        if rows < WORD_SIZE:
+            return {}
+        return {
+            "LENGTH": length,
+            "ROWS": rows,
+            "PITCH": pitch,
+            "STAGED_WORDS": rows * pitch or rows * length // WORD_SIZE,
+        }

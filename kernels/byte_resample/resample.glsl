@@ -7,17 +7,18 @@
 //     integers.comp computes in integers, which are exact on every device.
 //     float32.comp, which defines ROUNDS_TO_NEAREST, is for devices that promise to round to nearest even. With a scale from
 //         2^-40 to 2^40, and coordinates that are 0 or 2^-30 at least, no step is denormal or infinite.
-// Thresholds of a scale are nearly even: each is less than 0.6 steps away from where a straight line has it. Then all but two are
-// certain, and these are compared as floats. Whether they are even, each workgroup finds out. Others are found by bisection, and
-// compared by their bits, as integers in the same order.
+// Thresholds of a scale are nearly even: they lie on a straight line, but for a margin that each workgroup finds out. A sum's
+// place on this line, as a float from 256 on, has its bits in units of 2^-15. If the eight bits above are the same a margin
+// below and above it, they are the output; else a threshold is compared, as a float, or two if the margin is half a step or
+// more. Where it is a step or more, bisection finds the threshold, by the bits as integers in the same order.
 //
 // Loops: an invocation makes the words of some rows, one below the other.
-//     the thresholds come into shared memory
+//     the thresholds come into shared memory, and the places and weights of the workgroup's rows, if they are few
 //     the places and weights of its columns
-//     for each row: its place and weights; where it has other rows of the input than the one before, their numbers v; the sums
+//     for each row: where it has other rows of the input than the one before, their numbers v; the sums
 //
 // Layout. An invocation makes a word's elements along the lane: the channels or the columns, whichever is packed in the output,
-// or single elements. With READS_WORDS the channels of a word are words of the input as well. Columns of at most five elements
+// or single elements. With READS_WORDS the channels of one or two words are words of the input as well. Columns of at most five elements
 // that follow each other are read as two words.
 //
 // Preconditions: four storage buffers; 1 KiB of shared memory. The input's window shows rows and columns from first_taps to
@@ -28,9 +29,10 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANE_IS_CHANNELS = 0;
-layout(constant_id = 2) const uint PER_UNIT = 1;  // elements that are made together: those of a word, or one
-layout(constant_id = 3) const uint READS_WORDS = 0;
+layout(constant_id = 2) const uint PER_UNIT = 1;  // elements that are made together: those of one or two words, or one
+layout(constant_id = 3) const uint READS_WORDS = 0;  // those of a unit, if its elements are words of the input as well
 layout(constant_id = 4) const uint UNSIGNED_TYPES = 0;  // bits 0 and 1: input, output
+layout(constant_id = 5) const uint SHARES_ROWS = 0;  // whether a workgroup has no more rows than invocations
 
 layout(push_constant) uniform PushConstants {
     uint input_start;  // bytes; of the element in row and column 0, which may lie outside
@@ -102,11 +104,33 @@ Binary32 difference(uint a, uint b) {
 
 const uint LEAST_COORDINATE = (127 - 30) << 23, LARGEST_ORDINARY = (127 + 100) << 23, LEAST_NORMAL = 1 << 23;
 const uint ONE = 127 << 23, HALF = 126 << 23, INFINITY = 0x7F800000;
-const uint COUNT = 255;
+const uint COUNT = 255, NONE = 0xFFFFFFFFu;
 const uint FLIP = (UNSIGNED_TYPES & 1) != 0 ? 0 : 0x80;
 
 shared uint thresholds[COUNT + 2];  // no sum reaches the last two
-shared uint are_uneven;
+shared uint deviation;  // of a threshold from the line, in units of PLACE_BITS
+
+const uint PLACE_BITS = 15, STEP = 1 << PLACE_BITS;
+// Vulkan may round a product of at most LARGEST_SUMMAND + 256, and a sum, either way: for a threshold and for a number that is
+// less than SLACK units.
+const float LARGEST_SUMMAND = 2048.0;
+const uint SLACK = 32;
+// That of thresholds between steps of a scale, which are rounded. No invocation has to tell it to the others.
+const uint USUAL_DEVIATION = 16;
+
+// A number's place is factor * number + summand. All thresholds that lie less than a margin beside it may be reached or not.
+struct Line {
+    float factor;
+    float summand;
+    float upper_summand;  // for a place that is a margin above it
+    float least;  // the least such place
+    uint margin;
+    bool is_even;  // whether the margin is less than a step; else no place is certain
+};
+
+float place_of(float number, Line line) {
+    return fma(number, line.factor, line.summand);
+}
 
 // An integer in the order of numbers: -0 is 0, and a NaN lies beyond infinity.
 uint key_of(uint bits) {
@@ -120,40 +144,54 @@ bool is_ordinary(uint bits) {
     return magnitude == 0 || magnitude - LEAST_NORMAL < LARGEST_ORDINARY - LEAST_NORMAL;
 }
 
-// A straight line through the first and the last threshold: the factor and the summand that give a sum's place. The factor is
-// 0 if the others do not lie near it. All invocations of a workgroup call it.
-vec2 load_thresholds() {
+// A straight line through the first and the last threshold. All invocations of a workgroup call it.
+Line load_thresholds() {
     uint local = gl_LocalInvocationID.x;
     if (local == 0)
-        are_uneven = 0;
+        deviation = USUAL_DEVIATION;
     for (uint i = local; i < COUNT + 2; i += gl_WorkGroupSize.x)
         thresholds[i] = i < COUNT ? all_thresholds[push.threshold_start + i] : INFINITY;
     barrier();
     uint first = thresholds[0], last = thresholds[COUNT - 1];
-    float factor = 0.0, origin = uintBitsToFloat(first);
+    Line line = Line(0.0, 0.0, 0.0, 0.0, 0, false);
     if (is_ordinary(first) && is_ordinary(last) && key_of(first) < key_of(last)) {
-        float room = uintBitsToFloat(last) - origin;
-        factor = room > uintBitsToFloat((127 - 100) << 23) ? float(COUNT - 1) / room : 0.0;
+        float origin = uintBitsToFloat(first), room = uintBitsToFloat(last) - origin;
+        line.factor = room > uintBitsToFloat((127 - 100) << 23) ? float(COUNT - 1) / room : 0.0;
+        line.summand = 257.0 - origin * line.factor;
     }
     for (uint i = local; i < COUNT; i += gl_WorkGroupSize.x) {
         uint bits = thresholds[i];
-        bool is_even = factor != 0.0 && is_ordinary(bits) && key_of(bits) <= key_of(thresholds[i + 1]);
-        if (is_even)
-            is_even = abs((uintBitsToFloat(bits) - origin) * factor - float(i)) < 0.6;
-        if (!is_even)
-            atomicOr(are_uneven, 1);
+        float distance = 1.0;
+        if (line.factor != 0.0 && abs(line.summand) < LARGEST_SUMMAND && is_ordinary(bits)
+            && key_of(bits) <= key_of(thresholds[i + 1]))
+            distance = abs(place_of(uintBitsToFloat(bits), line) - float(257 + i));
+        if (distance * float(STEP) > float(USUAL_DEVIATION))
+            atomicMax(deviation, uint(min(distance, 1.0) * float(STEP)));
     }
     barrier();
-    return are_uneven != 0 ? vec2(0.0) : vec2(factor, -origin * factor);
+    line.is_even = deviation + SLACK < STEP;
+    line.margin = line.is_even ? deviation + SLACK : STEP / 2;
+    line.upper_summand = line.summand + float(line.margin) / float(STEP);
+    line.least = 256.0 + 2.0 * float(line.margin) / float(STEP);
+    return line;
+}
+
+// A margin above the place of a sum.
+uint place_of_sum(uint bits, Line line) {
+    return floatBitsToUint(clamp(fma(uintBitsToFloat(bits), line.factor, line.upper_summand), line.least, 511.5));
+}
+
+// How many thresholds a sum reaches, of which at most one lies within two margins below its upper place.
+uint reached_of_one(uint bits, uint place, Line line) {
+    uint least = place - 2 * line.margin >> PLACE_BITS & 0xFF;
+    return least + (uintBitsToFloat(bits) >= uintBitsToFloat(thresholds[least]) ? 1 : 0);
 }
 
 // How many thresholds a sum reaches.
-uint reached(uint bits, vec2 line) {
-    if (line.x != 0.0) {
+uint reached(uint bits, Line line) {
+    if (line.is_even) {
         float sum = uintBitsToFloat(bits);
-        // A quarter of a step below its place, and rounded in whichever way: all below that are reached.
-        float place = clamp(sum * line.x + (line.y - 0.25), 0.0, float(COUNT));
-        uint least = floatBitsToUint(place + 8388608.0) & 0x1FF;
+        uint least = place_of_sum(bits, line) - 2 * line.margin >> PLACE_BITS & 0xFF;
         return least + (sum >= uintBitsToFloat(thresholds[least]) ? 1 : 0)
             + (sum >= uintBitsToFloat(thresholds[least + 1]) ? 1 : 0);
     }
@@ -189,6 +227,31 @@ Taps taps_at(uint place, uint side) {
     return taps;
 }
 
+shared Taps shared_rows[SHARES_ROWS != 0 ? gl_WorkGroupSize.x : 1];
+
+// Units that follow each other with the same rows.
+uint units_of_group() {
+    return push.extents[0] * (LANE_IS_CHANNELS != 0 ? push.extents[1] : 1);
+}
+
+uint group_of(uint index) {
+    return index % push.extents[LANE_IS_CHANNELS != 0 ? 2 : 1];
+}
+
+// The rows of a workgroup's groups, of which the first has an index.
+void load_rows(uint first) {
+    uint group = gl_LocalInvocationID.x / push.turns;
+    uint row = group_of(first + group) * push.turns + gl_LocalInvocationID.x - group * push.turns;
+    if (row < push.rows)
+        shared_rows[gl_LocalInvocationID.x] = taps_at(row, 0);
+}
+
+Taps taps_of_row(uint row, uint in_workgroup) {
+    if (SHARES_ROWS != 0)
+        return shared_rows[in_workgroup];
+    return taps_at(row, 0);
+}
+
 bool are_here(Taps taps, uint side) {
     return taps.low >= push.first_taps[side] && taps.low < push.end_taps[side];
 }
@@ -205,8 +268,38 @@ uint taken(inout uint rest, uint extent) {
     return remainder;
 }
 
-void make(uint unit, vec2 line) {
+// Which of a unit's columns an element lies in: channels lie in the same one.
+uint column_of(uint i) {
+    return LANE_IS_CHANNELS != 0 ? 0 : i;
+}
+
+const uint WORDS = READS_WORDS == 2 ? 2 : 1, ELEMENTS = 8;  // at most
+
+// The numbers of a row of the input, at the taps of a unit's elements.
+void load_row(out NUMBER numbers[ELEMENTS][2], uint start, uvec4 low, uvec4 high, uint reach) {
+    uint first = start + low[0];
+    if (READS_WORDS != 0) {
+        EACH for (uint w = 0; w < 2; ++w) if (w < WORDS) {
+            uint words[2] = {input_words[(first >> 2) + w], input_words[(start + high[0] >> 2) + w]};
+            EACH for (uint i = 0; i < 4; ++i) [[unroll]]
+            for (uint k = 0; k < 2; ++k) numbers[4 * w + i][k] = value_of(words[k] >> 8 * i);
+        }
+    } else if (PER_UNIT != 1 && reach <= 4) {
+        uint words[2] = {input_words[first >> 2], input_words[first + reach >> 2]};
+        EACH for (uint i = 0; i < 4; ++i) [[unroll]]
+        for (uint k = 0; k < 2; ++k) {
+            uint place = (first & 3) + (k == 0 ? low[i] : high[i]) - low[0];
+            numbers[i][k] = value_of((place < 4 ? words[0] : words[1]) >> 8 * (place & 3));
+        }
+    } else {
+        EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) [[unroll]]
+        for (uint k = 0; k < 2; ++k) numbers[i][k] = value_of(load_element(start + (k == 0 ? low[i] : high[i])).x);
+    }
+}
+
+void make(uint unit, uint first_group, Line line) {
     const uint LANE = LANE_IS_CHANNELS != 0 ? 1 : 3;
+    uint rows_before = (unit / units_of_group() - first_group) * push.turns;  // of the workgroup
     uint lane = taken(unit, push.extents[0]);
     uint place_w = LANE_IS_CHANNELS != 0 ? taken(unit, push.extents[1]) : 0;
     uint group = taken(unit, push.extents[LANE_IS_CHANNELS != 0 ? 2 : 1]);
@@ -215,28 +308,30 @@ void make(uint unit, vec2 line) {
     uint target = push.output_start + unit * push.output_strides[0] + channel * push.output_strides[1]
         + place_w * push.output_strides[3];
 
-    // Of the elements of a unit, and of the taps of each, the row first.
+    // Of the elements of a unit, and of the taps of each in the row above and in the one below.
     Taps columns[4];
     uvec4 low, high;
-    NUMBER values[4][4];
-    uint mask = 0, reach = 0, lead = 4, row_of_values = 0xFFFFFFFF;
+    NUMBER upper[ELEMENTS][2], lower[ELEMENTS][2];
+    uint mask = 0, reach = 0, lead = 4, low_row = NONE, high_row = NONE;
     for (uint place_h = group * push.turns; place_h < min((group + 1) * push.turns, push.rows); ++place_h) {
-        Taps row = taps_at(place_h, 0);
+        Taps row = taps_of_row(place_h, rows_before + place_h - group * push.turns);
         if (!are_here(row, 0))
             continue;
         uint at = target + place_h * push.output_strides[2];
         uint before = PER_UNIT != 1 ? at & 3 : 0;  // bytes of the first word before the lane
         if (before != lead) {
             lead = before;
-            row_of_values = 0xFFFFFFFF;
+            low_row = high_row = NONE;
             mask = 0;
             EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) {
                 uint element = lane * PER_UNIT + i - before;
                 bool is_used = element < push.lane_extent;
                 element = is_used ? element : 0;
-                columns[i] = taps_at(LANE_IS_CHANNELS != 0 ? place_w : element, 1);
-                is_used = is_used && are_here(columns[i], 1);
-                uvec2 taps = is_used ? uvec2(columns[i].low, columns[i].high) : uvec2(push.first_taps[1]);
+                uint column = column_of(i);
+                if (column == i)
+                    columns[i] = taps_at(LANE_IS_CHANNELS != 0 ? place_w : element, 1);
+                is_used = is_used && are_here(columns[column], 1);
+                uvec2 taps = is_used ? uvec2(columns[column].low, columns[column].high) : uvec2(push.first_taps[1]);
                 taps = taps * push.input_strides[3] + (LANE_IS_CHANNELS != 0 ? element * push.input_strides[1] : 0);
                 low[i] = taps.x;
                 high[i] = taps.y;
@@ -246,49 +341,60 @@ void make(uint unit, vec2 line) {
             EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) reach =
                 max(reach, max(low[i] - low[0], high[i] - low[0]));
         }
-        if (row.low != row_of_values) {
-            row_of_values = row.low;
-            EACH for (uint r = 0; r < 2; ++r) {
-                uint start = source + (r == 0 ? row.low : row.high) * push.input_strides[2];
-                uint first = start + low[0];
-                if (READS_WORDS != 0) {
-                    uint words[2] = {input_words[first >> 2], input_words[start + high[0] >> 2]};
-                    EACH for (uint i = 0; i < 4; ++i) [[unroll]]
-                    for (uint k = 0; k < 2; ++k) values[i][2 * r + k] = value_of(words[k] >> 8 * i);
-                } else if (PER_UNIT != 1 && reach <= 4) {
-                    uint words[2] = {input_words[first >> 2], input_words[first + reach >> 2]};
-                    EACH for (uint i = 0; i < 4; ++i) [[unroll]]
-                    for (uint k = 0; k < 2; ++k) {
-                        uint place = (first & 3) + (k == 0 ? low[i] : high[i]) - low[0];
-                        values[i][2 * r + k] = value_of((place < 4 ? words[0] : words[1]) >> 8 * (place & 3));
-                    }
+        if (row.low != low_row) {
+            // The row behind the last one's numbers is often this one's first.
+            if (row.low == high_row)
+                upper = lower;
+            else
+                load_row(upper, source + row.low * push.input_strides[2], low, high, reach);
+            load_row(lower, source + row.high * push.input_strides[2], low, high, reach);
+            low_row = row.low;
+            high_row = row.high;
+        }
+        EACH for (uint w = 0; w < 2; ++w) if (w < WORDS) {
+            uint word = 0, least_rest = STEP;
+            uvec4 sums = uvec4(0), places = uvec4(0);
+            EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) {
+                Taps column = columns[column_of(i)];
+                uint k = 4 * w + i;
+                NUMBER sum = times(times(column.before, row.before), upper[k][0]);
+                sum = plus(sum, times(times(column.behind, row.before), upper[k][1]));
+                sum = plus(sum, times(times(column.before, row.behind), lower[k][0]));
+                sum = plus(sum, times(times(column.behind, row.behind), lower[k][1]));
+                sums[i] = bits_of(sum);
+                places[i] = place_of_sum(sums[i], line);
+                word |= (places[i] >> PLACE_BITS & 0xFF) << 8 * i;
+                least_rest = min(least_rest, places[i] & STEP - 1);
+            }
+            // Some are near a threshold. Ties are many where factors are powers of two.
+            if (least_rest < 2 * line.margin) {
+                word = 0;
+                if (line.margin < STEP / 2) {
+                    EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) word |= reached_of_one(sums[i], places[i], line)
+                        << 8 * i;
                 } else {
-                    EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) [[unroll]]
-                    for (uint k = 0; k < 2; ++k) values[i][2 * r + k] =
-                        value_of(load_element(start + (k == 0 ? low[i] : high[i])).x);
+                    [[dont_unroll]] for (uint i = 0; i < min(PER_UNIT, 4); ++i) {
+                        uint sum = i < 2 ? (i == 0 ? sums.x : sums.y) : i == 2 ? sums.z : sums.w;
+                        word |= reached(sum, line) << 8 * i;
+                    }
                 }
             }
+            word ^= (UNSIGNED_TYPES & 2) != 0 ? 0 : 0x80808080;
+            uint place = PER_UNIT != 1 ? at - before + PER_UNIT * lane + 4 * w : at + lane * push.output_strides[LANE];
+            uint shift = 8 * (place & 3);
+            if (mask != 0)
+                store_masked(place >> 2, mask << shift, word << shift);
         }
-        uint word = 0;
-        EACH for (uint i = 0; i < 4; ++i) if (i < PER_UNIT) {
-            NUMBER sum = times(times(columns[i].before, row.before), values[i][0]);
-            sum = plus(sum, times(times(columns[i].behind, row.before), values[i][1]));
-            sum = plus(sum, times(times(columns[i].before, row.behind), values[i][2]));
-            sum = plus(sum, times(times(columns[i].behind, row.behind), values[i][3]));
-            word |= reached(bits_of(sum), line) << 8 * i;
-        }
-        word ^= (UNSIGNED_TYPES & 2) != 0 ? 0 : 0x80808080;
-        uint place = PER_UNIT != 1 ? at - before + 4 * lane : at + lane * push.output_strides[LANE];
-        uint shift = 8 * (place & 3);
-        if (mask != 0)
-            store_masked(place >> 2, mask << shift, word << shift);
     }
 }
 
 void main() {
-    vec2 line = load_thresholds();
-    uint unit =
-        (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    uint first = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_WorkGroupSize.x;
+    uint first_group = first / units_of_group();
+    if (SHARES_ROWS != 0)
+        load_rows(first_group);
+    Line line = load_thresholds();
+    uint unit = first + gl_LocalInvocationID.x;
     if (unit < push.count)
-        make(unit, line);
+        make(unit, first_group, line);
 }

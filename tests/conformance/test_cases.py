@@ -58,6 +58,7 @@ RULES = {
     "a mean of floats, in each order, of numbers of all kinds": ("byte_table_mean:planes", "byte_table_mean:form"),
     "planes of bytes between elements, to coordinates and by thresholds of all kinds": (
         "byte_resample:planes",
+        "byte_resample:beside_a_line",
         "byte_resample:form",
     ),
     "rows of bytes less their mean over their deviation, with numbers at the ends of their ranges": (
@@ -65,7 +66,7 @@ RULES = {
         "byte_layer_normalization:last_bits",
         "byte_layer_normalization:form",
     ),
-    "shares of bytes in a sum of floats, of numbers of all kinds": ("byte_softmax:rows", "byte_softmax:form"),
+    "shares of bytes in a sum of floats, of numbers of all kinds": ("byte_softmax:*",),
     "a sum of floats, of numbers of all kinds": ("element_wise_add:kinds", "element_wise_add:form"),
     "floats without those below 0": ("activation_relu:form",),
     "a sum of quantized tensors, sums between two integers": (

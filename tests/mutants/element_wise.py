@@ -107,15 +107,15 @@ MUTANTS = (
     ),
     Mutant(
         "shares that are halves of a step round up",
-        "byte_softmax/softmax.glsl",
+        "byte_softmax/shares.glsl",
         (("low > its_low : (k & 1) != 0;", "low > its_low : true;"),),
         ("byte_softmax:rows:*table=equal;*",),
     ),
     Mutant(
         "a row's parts forget the sum",
         "byte_softmax/softmax.glsl",
-        (("sum = with_terms(sum, row_of_group", "sum = with_terms(0, row_of_group"),),
-        ("byte_softmax:rows:length=512;*",),
+        (("                    sum, row_of_group * TURN,", "                    0, row_of_group * TURN,"),),
+        ("byte_softmax:rows:length=2050;*",),
     ),
     Mutant(
         "the squares of a row are rounded before they are added",
@@ -139,13 +139,37 @@ MUTANTS = (
         "an interpolation compares with one threshold of two",
         "byte_resample/resample.glsl",
         (("            + (sum >= uintBitsToFloat(thresholds[least + 1]) ? 1 : 0);", ";"),),
-        ("byte_resample:planes:*",),
+        ("byte_resample:beside_a_line:*",),
     ),
     Mutant(
         "an interpolation keeps the numbers of the rows before",
         "byte_resample/resample.glsl",
-        (("if (row.low != row_of_values) {", "if (row_of_values == 0xFFFFFFFF) {"),),
+        (("if (row.low != low_row) {", "if (low_row == NONE) {"),),
         ("byte_resample:planes:sides=large;*",),
+    ),
+    Mutant(
+        "an interpolation takes the row above from the row before, though rows lie between",
+        "byte_resample/resample.glsl",
+        (("if (row.low == high_row)", "if (high_row != NONE)"),),
+        ("byte_resample:beside_a_line:*coordinates=any;*",),
+    ),
+    Mutant(
+        "an interpolation near a threshold is certain",
+        "byte_resample/resample.glsl",
+        (("if (least_rest < 2 * line.margin) {", "if (!line.is_even) {"),),
+        ("byte_resample:planes:*",),
+    ),
+    Mutant(
+        "an estimate of a share is always certain",
+        "byte_softmax/rows.comp",
+        (("(are_all || least_rest < 2 * MARGIN)", "are_all"),),
+        ("byte_softmax:many_rows:*table=equal;*",),
+    ),
+    Mutant(
+        "a word's second row has the first one's largest number",
+        "byte_softmax/rows.comp",
+        (("to_levels(largest_of[next])", "to_levels(largest_of[row])"),),
+        ("byte_softmax:many_rows:*",),
     ),
     Mutant(
         "sums in integers round up",

@@ -59,11 +59,13 @@ def coordinates_of(kind: str, size: int, length: int, numbers: np.random.Generat
 
 
 def thresholds_of(kind: str, scale: float, numbers: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Integers, as to cut off; halves of steps; those that lie apart, in no line, or fall."""
+    """Integers, as to cut off; halves of steps; those that lie beside a line, in none, or fall."""
     levels = np.arange(1, 1 + THRESHOLDS, dtype=np.float32)
     if kind == "integers":
         return np.where(levels < 129, np.nextafter(levels - np.float32(129), np.float32(1)), levels - np.float32(128))
     steps = (levels - np.float32(0.5) - np.float32(128 if kind == "steps" else 20)) * np.float32(scale)
+    if kind == "beside_a_line":
+        steps += numbers.uniform(-0.4, 0.4, THRESHOLDS).astype(np.float32) * np.float32(scale)
     if kind == "uneven":
         return np.sort(numbers.normal(0, 100 * scale, THRESHOLDS)).astype(np.float32)
     if kind == "falling":
@@ -108,5 +110,18 @@ GROUPS = (
         limits=only(LIMITS, "own", "floor"),
         path=PATHS,
         device=DEVICES,
+    ),
+    group(
+        "byte_resample:beside_a_line",
+        planes,
+        sides=only(SIDES, "large"),
+        layout=("packed", "channels_last"),
+        coordinates=("half_pixel", "any"),
+        result=("beside_a_line",),
+        type=(DataType.UINT8,),
+        limits=only(LIMITS, "own"),
+        path=PATHS,
+        device=only(DEVICES, "own"),
+        about="Thresholds up to 0.4 steps beside a line, of which two have to be compared.",
     ),
 )

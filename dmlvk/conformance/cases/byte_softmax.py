@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Parameters, group
+from dmlvk.conformance.cases.combinations import DEVICES, GPU_AND_OWN, PLANNERS_CHOICE, Parameters, group
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -23,7 +23,8 @@ BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "table_of_another_length": {"table_tensor.sizes": [255]},
     "zero_point_of_the_other_type": {"output_zero_point": -1, "input_tensor.data_type": "UINT8"},
 }
-PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[ByteSoftmaxDesc])
+ROWS = "rows"
+PATHS = (PLANNERS_CHOICE, *(path for path in KERNEL_PATHS[ByteSoftmaxDesc] if path != ROWS))
 TABLES = ("exponentials", "large", "equal", "denormal", "overflowing", "any")
 
 
@@ -48,7 +49,15 @@ def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Rows of one element and of many, packed and side by side, with all kinds of terms."""
     sizes = (2, 3, p.length)
     strides = (3 * p.length, 1, 3) if p.layout == "side_by_side" else None
-    tensor = TensorDesc(p.type, sizes, strides)
+    return _workload(numbers, p, TensorDesc(p.type, sizes, strides))
+
+
+def many_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """More packed rows than a workgroup has, which begin at words or anywhere, with all kinds of terms."""
+    return _workload(numbers, p, TensorDesc(p.type, (1, max(37, 120_000 // p.length), p.length)))
+
+
+def _workload(numbers: np.random.Generator, p: Parameters, tensor: TensorDesc) -> Workload:
     desc = ByteSoftmaxDesc(
         input_tensor=tensor,
         table_tensor=TensorDesc(DataType.FLOAT32, (256,)),
@@ -65,12 +74,22 @@ GROUPS = (
     group(
         "byte_softmax:rows",
         rows,
-        length=(1, 10, 257, 512),
+        length=(1, 10, 257, 2050),
         layout=("packed", "side_by_side"),
         table=TABLES,
         steps=(256, MOST_STEPS),
         type=(DataType.UINT8, DataType.INT8),
         path=PATHS,
         device=DEVICES,
+    ),
+    group(
+        "byte_softmax:many_rows",
+        many_rows,
+        length=(4, 11, 97, 512),
+        table=("exponentials", "equal", "any"),
+        steps=(256,),
+        type=(DataType.UINT8, DataType.INT8),
+        path=(PLANNERS_CHOICE, ROWS),
+        device=GPU_AND_OWN,
     ),
 )
