@@ -88,7 +88,7 @@ def test_the_planner_chooses(device: str, name: str, path: str) -> None:
 
 @pytest.mark.parametrize(
     ("device", "path"),
-    [("nvidia-h200", "integer"), ("intel-dg2", "matrix"), ("intel-ptl", "integer"), ("amd-navi31", "integer")],
+    [("nvidia-h200", "integer"), ("intel-dg2", "integer"), ("intel-ptl", "integer"), ("amd-navi31", "integer")],
 )
 def test_a_device_too_small_for_any_matrix_tile_takes_another_path(device: str, path: str) -> None:
     rich = profiles.load(device)
