@@ -132,7 +132,7 @@ layout(constant_id = 27) const uint PREPARED = 0;  // 1: the filter is what dept
 #include "float32.glsl"
 #define TABLE_CONSTANT 37
 #define TABLE_INVOCATIONS gl_WorkGroupSize.x
-#include "table.glsl"
+#include "quantized_linear_convolution_table/table.glsl"
 #else
 layout(set = 0, binding = 3) restrict readonly buffer Table { uint table[]; };
 const uint PREPARED = 0;

@@ -226,7 +226,7 @@ const uint FILTER_FETCHES = TILE_CHANNELS * STEP / FETCHERS;
 #else
 #define TABLE_CONSTANT LAST_STEP_CONSTANT
 #define TABLE_INVOCATIONS INVOCATIONS
-#include "table.glsl"
+#include "quantized_linear_convolution_table/table.glsl"
 #define LOOKED_UP(word) looked_up(word)
 #define LOOKED_UP_BYTE(byte) looked_up_byte(byte)
 // The elements of a matrix of words.

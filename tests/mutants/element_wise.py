@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "the last step of a convolution looks up the entry beside",
-        "quantized_linear_convolution/table.glsl",
+        "quantized_linear_convolution_table/table.glsl",
         (("shared_table[byte / 4], int(8 * (byte % 4))", "shared_table[byte / 4], int(8 * (byte % 4 ^ 1))"),),
         ("quantized_linear_convolution_table:last_step:*path=vectors*",),
     ),

@@ -28,7 +28,7 @@ OPERATOR = QuantizedLinearConvolutionDesc.operator_name
 DATA_FIELDS = ("input_tensor", "output_tensor")
 DATA = ("input", "filter", "output")
 # The specialization constant of kernels with a form whose last step looks bytes up, and what a table takes of their
-# shared memory: see kernels/quantized_linear_convolution/table.glsl.
+# shared memory: see kernels/quantized_linear_convolution_table/table.glsl.
 HAS_TABLE, TABLE_SIZE = "HAS_TABLE", 256
 
 AnyTile = TypeVar("AnyTile")

@@ -15,7 +15,7 @@ layout(constant_id = TABLE_CONSTANT) const uint HAS_TABLE = 0;
 const uint TABLE_WORDS = 64;
 const uint TABLE_ROUNDS = (TABLE_WORDS + TABLE_INVOCATIONS - 1) / TABLE_INVOCATIONS;
 
-// Whole vectors: see matrix.glsl.
+// Whole vectors: see quantized_linear_convolution/matrix.glsl.
 shared uint shared_table[HAS_TABLE != 0 ? TABLE_WORDS : 4];
 uint fetched_table[HAS_TABLE != 0 ? TABLE_ROUNDS : 1];
 
