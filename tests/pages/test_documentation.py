@@ -25,7 +25,7 @@ FIRST = {
     "accuracy": "quantizing",
     "AMD": "getting_started_linux",
     "Android": "faq",
-    "attention": "faq",
+    "attention": "onnx",
     "benchmark": "speed",
     "cache": "environment_variables",
     "channels last": "quantizing",
