@@ -39,12 +39,8 @@ def page() -> Iterator[str]:
         yield ""
         if desc is QuantizedLinearConvolutionDesc:
             yield from _convolution_paths()
-        elif (KERNELS / desc.stem).exists():
-            yield from _paths(desc.stem, KERNEL_PATHS[desc])
         else:
-            yield "It has no kernels of its own, and runs those of the operator whose name its name begins with."
-            yield ""
-            continue
+            yield from _paths(desc.stem, KERNEL_PATHS[desc])
         yield from _folder(desc.stem, manifest["kernels"])
     for folder, title in OTHERS.items():
         yield f"## {title}"
