@@ -23,7 +23,7 @@ FIGURES = ROOT / "bench" / "results" / "whole_models.jsonl"
 PICTURE = ROOT / "docs" / "whole_models.svg"
 BETWEEN = re.compile(r"(<!-- speed: .* -->\n).*?(<!-- end of speed -->)", re.DOTALL)
 # README's table is that of this device, and of these models.
-SHOWN = "H100"
+SHOWN = "H200"
 SHOWN_MODELS = ("MobileNetV2", "ResNet-50")
 HEADINGS = (
     "network, quantized to 8 bits",
