@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from dmlvk.operators.byte_table import BYTES, ByteTableDesc
-from dmlvk.operators.declared import EIGHT_BIT_TYPES, Choices, operator, result, same_as, source
+from dmlvk.operators.declared import Choices, operator, same_as, source
 from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc
 from dmlvk.tensor_desc import TensorDesc
 
@@ -54,8 +54,7 @@ class QuantizedLinearConvolutionTableDesc(QuantizedLinearConvolutionDesc):
     TensorDesc('uint8', (1, 16, 14, 14))
     """
 
-    table_tensor: TensorDesc = source(EIGHT_BIT_TYPES, rank=(1, 1))
-    output_tensor: TensorDesc = result(same_as("table_tensor"), rank=same_as("input_tensor"), default=None)
+    table_tensor: TensorDesc = source(same_as("output_tensor"), rank=(1, 1))
 
     @classmethod
     def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:

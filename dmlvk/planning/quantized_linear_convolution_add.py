@@ -17,11 +17,10 @@ from dmlvk.planning import element_wise_quantized_linear_add as addition
 from dmlvk.planning.builder import Arena, PlanBuilder
 from dmlvk.planning.kernel_interface import has_kernel, kernel_interface
 from dmlvk.planning.last_step import OUTPUT, in_last_step, is_output, moved, stored_in_scratch
-from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan, Window
+from dmlvk.planning.plan import NO_OFFSETS, PERSISTENT, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.planning.quantized_linear_convolution import PATHS as PATHS
-from dmlvk.planning.quantized_linear_convolution import close_paths as close_convolution_paths
-from dmlvk.planning.quantized_linear_convolution import plan as plan_convolution
-from dmlvk.planning.quantized_linear_convolution.path import HAS_TABLE
+from dmlvk.planning.quantized_linear_convolution.choice import paths_close_to_best, plan_problem
+from dmlvk.planning.quantized_linear_convolution.path import HAS_TABLE, Problem
 
 if TYPE_CHECKING:
     from dmlvk.operators import QuantizedLinearConvolutionAddDesc
@@ -44,7 +43,7 @@ def plan(
     """Plan a QUANTIZED_LINEAR_CONVOLUTION_ADD."""
     # If the sum is apart, the convolution's output lies elsewhere.
     convolved = {field: offset for field, offset in offsets.items() if field != OUTPUT}
-    convolution = plan_convolution(desc.convolution, profile, path=path, offsets=convolved, has_sum=True)
+    convolution = plan_problem(Problem(desc.convolution, profile, convolved, has_sum=True), path)
     by_field = {name: offsets[field] for name, field in desc.sum_fields.items() if field in offsets}
     builder = PlanBuilder(
         profile,
@@ -71,7 +70,7 @@ def plan(
 
 def close_paths(desc: QuantizedLinearConvolutionAddDesc, profile: DeviceProfile, *, every: bool = False) -> list[str]:
     """As for the convolution, whose tiles make most of the time."""
-    return close_convolution_paths(desc.convolution, profile, every=every, has_sum=True)
+    return paths_close_to_best(Problem(desc.convolution, profile, NO_OFFSETS, has_sum=True), every=every)
 
 
 def _lies_alike(desc: QuantizedLinearConvolutionAddDesc, offsets: Mapping[str, int]) -> bool:

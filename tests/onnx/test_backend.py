@@ -42,6 +42,7 @@ NEIGHBOURS = {
     *(
         "Add",
         "DequantizeLinear",
+        "LayerNormalization",
         "MaxPool",
         "QuantizeLinear",
         "ReduceMax",

@@ -55,12 +55,12 @@ def bindings(device: dmlvk.Device) -> list[Any]:
 
 
 def warm(device: dmlvk.Device, step: Callable[[], object]) -> int:
-    """The fewest bytecodes of three calls: one of them may find that work of another thread has just ended."""
+    """The fewest bytecodes of nine calls: in one work of another thread may have just ended, or the device be late."""
     for _ in range(3):
         step()
         device.wait()
     found = []
-    for _ in range(3):
+    for _ in range(9):
         found.append(bytecodes(step))
         device.wait()
     return min(found)

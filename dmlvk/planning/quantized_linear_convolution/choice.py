@@ -60,18 +60,20 @@ def plan_quantized_linear_convolution(
     *,
     path: str | None = None,
     offsets: Mapping[str, int] = NO_OFFSETS,
-    has_sum: bool = False,
 ) -> Plan:
     """Plan a QUANTIZED_LINEAR_CONVOLUTION.
 
     path: the name of one of the `PATHS`; None chooses. If the path's tiles have names, a colon and the name of a tile
         may follow: "matrix:128x128x64:64x32". If the path cuts K, a slash and the number of parts may: "split_k/4".
     offsets: bytes from the start of its memory to a tensor's own start, by field.
-    has_sum: whether another tensor is added in the last step.
 
     Raises PathError: when the path does not exist at all, on this device, or for a convolution of this size.
     """
-    problem = Problem(desc, profile, offsets, has_sum)
+    return plan_problem(Problem(desc, profile, offsets), path)
+
+
+def plan_problem(problem: Problem, path: str | None) -> Plan:
+    """Plan a convolution that may be a part of another operator: see `plan_quantized_linear_convolution`."""
     if path is not None:
         return _forced(problem, path)
     # Of paths with the same estimate, the first is taken.
@@ -87,17 +89,19 @@ def offers(problem: Problem) -> list[Offer[Any]]:
     return [offer for offer in found if offer is not None]
 
 
-def close_paths(
-    desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, *, every: bool = False, has_sum: bool = False
-) -> list[str]:
+def close_paths(desc: QuantizedLinearConvolutionDesc, profile: DeviceProfile, *, every: bool = False) -> list[str]:
+    """See `paths_close_to_best`."""
+    return paths_close_to_best(Problem(desc, profile, NO_OFFSETS), every=every)
+
+
+def paths_close_to_best(problem: Problem, *, every: bool = False) -> list[str]:
     """The paths and tiles whose estimates are within a factor of the least: the planner's choice, then the least.
 
     Each path with its own best tile comes before the other tiles.
 
     every: whether all are listed, whatever their estimates, with tiles that the planner would not try.
     """
-    problem = Problem(desc, profile, NO_OFFSETS, has_sum)
-    chosen = plan_quantized_linear_convolution(desc, profile, has_sum=has_sum).path
+    chosen = plan_problem(problem, None).path
     estimates: dict[str, float] = {}
     for offer in offers(problem):
         if offer.path.name == GENERAL_PATH:
@@ -105,7 +109,7 @@ def close_paths(
         path = offer.path
         estimates[path.name] = offer.seconds
         if isinstance(path, TiledPath):
-            for name, tile in path.measured_tiles(problem, offer.tile, _every_tile(profile) if every else None):
+            for name, tile in path.measured_tiles(problem, offer.tile, _every_tile(problem.profile) if every else None):
                 estimates[f"{path.name}:{name}"] = path.seconds(problem, tile)
     most = math.inf if every else CLOSE * min(estimates.values())
     close = [path for path, seconds in estimates.items() if seconds <= most and path != chosen]
