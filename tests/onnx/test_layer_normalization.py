@@ -168,3 +168,20 @@ def test_a_dequantized_scale_goes_to_the_host_with_its_node(device: dmlvk.Device
     x = of_one_width(np.random.default_rng(6), np.uint8, (5, 12))
     row = place(placed(device, *normalized(x, parameters="dequantized"), optimize=True))
     assert row.where == "host", row
+
+
+@has_these_bits
+@pytest.mark.parametrize("mover", ["Concat", "Transpose"])
+def test_movement_before_a_normalization(device: dmlvk.Device, mover: str) -> None:
+    """Bytes are moved, and normalized on the device, also where ONNX Runtime moves floats."""
+    x = of_one_width(np.random.default_rng(15), np.uint8, (3, 8, 16))
+    model, feeds = normalized(x)
+    moving = onnx.helper.make_node(mover, ["f", "f"] if mover == "Concat" else ["f"], ["m"])
+    if mover == "Concat":
+        moving.attribute.append(onnx.helper.make_attribute("axis", 0))
+    else:
+        moving.attribute.append(onnx.helper.make_attribute("perm", [1, 0, 2]))
+    model.graph.node.insert(1, moving)
+    model.graph.node[2].input[0] = "m"
+    rows = placed(device, model, feeds)
+    assert place(rows).where == "device", rows
