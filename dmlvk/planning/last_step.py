@@ -10,6 +10,9 @@ from dmlvk.planning.plan import SCRATCH, Access, Dispatch, Window
 
 PlannedStages = tuple[tuple[Dispatch, ...], ...]
 OUTPUT = "output_tensor"
+# The specialization constant of kernels with a form whose last step looks bytes up, and what a table takes of their
+# shared memory: see kernels/quantized_linear_convolution_table/table.glsl.
+HAS_TABLE, TABLE_SIZE = "HAS_TABLE", 256
 
 
 def is_output(window: Window) -> bool:

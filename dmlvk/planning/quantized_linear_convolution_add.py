@@ -16,11 +16,11 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import element_wise_quantized_linear_add as addition
 from dmlvk.planning.builder import Arena, PlanBuilder
 from dmlvk.planning.kernel_interface import has_kernel, kernel_interface
-from dmlvk.planning.last_step import OUTPUT, in_last_step, is_output, moved, stored_in_scratch
+from dmlvk.planning.last_step import HAS_TABLE, OUTPUT, in_last_step, is_output, moved, stored_in_scratch
 from dmlvk.planning.plan import NO_OFFSETS, PERSISTENT, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.planning.quantized_linear_convolution import PATHS as PATHS
 from dmlvk.planning.quantized_linear_convolution.choice import paths_close_to_best, plan_problem
-from dmlvk.planning.quantized_linear_convolution.path import HAS_TABLE, Problem
+from dmlvk.planning.quantized_linear_convolution.path import Problem
 
 if TYPE_CHECKING:
     from dmlvk.operators import QuantizedLinearConvolutionAddDesc

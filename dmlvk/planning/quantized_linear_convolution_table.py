@@ -14,12 +14,11 @@ from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning.builder import Arena, PlanBuilder, View, copies
 from dmlvk.planning.byte_table import plan as plan_byte_table
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.last_step import OUTPUT, in_last_step, moved, stored_in_scratch
+from dmlvk.planning.last_step import HAS_TABLE, OUTPUT, TABLE_SIZE, in_last_step, moved, stored_in_scratch
 from dmlvk.planning.plan import PERSISTENT, SCRATCH, Access, Dispatch, Plan, Window
 from dmlvk.planning.quantized_linear_convolution import PATHS as PATHS
 from dmlvk.planning.quantized_linear_convolution import close_paths as close_convolution_paths
 from dmlvk.planning.quantized_linear_convolution import plan as plan_convolution
-from dmlvk.planning.quantized_linear_convolution.path import HAS_TABLE, TABLE_SIZE
 from dmlvk.tensor_desc import TensorFlags
 
 if TYPE_CHECKING:

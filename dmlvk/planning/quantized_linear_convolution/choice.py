@@ -19,14 +19,7 @@ from dmlvk.planning.quantized_linear_convolution.depthwise import DepthwisePath
 from dmlvk.planning.quantized_linear_convolution.direct import DirectPath, GeneralPath
 from dmlvk.planning.quantized_linear_convolution.halo import HaloPath
 from dmlvk.planning.quantized_linear_convolution.matrix import MatrixPath
-from dmlvk.planning.quantized_linear_convolution.path import (
-    OPERATOR,
-    ConvolutionPath,
-    Obstacle,
-    ObstacleError,
-    Offer,
-    Problem,
-)
+from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, ObstacleError, Offer, Problem
 from dmlvk.planning.quantized_linear_convolution.product import FloatPath, IntegerPath
 from dmlvk.planning.quantized_linear_convolution.split_k import SplitKPath
 from dmlvk.planning.quantized_linear_convolution.tiled_product import Tile, TiledPath
@@ -43,6 +36,7 @@ PATHS: tuple[ConvolutionPath[Any], ...] = (
     DirectPath(),
     GeneralPath(),
 )
+OPERATOR = QuantizedLinearConvolutionDesc.operator_name
 PATH_NAMES = tuple(path.name for path in PATHS)
 QUESTIONS = {path.name: path.questions for path in PATHS if path.questions}
 
@@ -104,9 +98,8 @@ def paths_close_to_best(problem: Problem, *, every: bool = False) -> list[str]:
     chosen = plan_problem(problem, None).path
     estimates: dict[str, float] = {}
     for offer in offers(problem):
-        if offer.path.name == GENERAL_PATH:
+        if (path := offer.path).name == GENERAL_PATH:
             continue
-        path = offer.path
         estimates[path.name] = offer.seconds
         if isinstance(path, TiledPath):
             for name, tile in path.measured_tiles(problem, offer.tile, _every_tile(problem.profile) if every else None):

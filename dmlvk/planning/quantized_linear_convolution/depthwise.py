@@ -28,6 +28,7 @@ from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.division import reciprocals
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
+from dmlvk.planning.last_step import HAS_TABLE, TABLE_SIZE
 from dmlvk.planning.plan import Access, Dispatch, Plan
 from dmlvk.planning.quantized_linear_convolution.estimate import PARAMETER_WAITS, STORES_OF_A_BYTE
 from dmlvk.planning.quantized_linear_convolution.operands import (
@@ -37,14 +38,7 @@ from dmlvk.planning.quantized_linear_convolution.operands import (
     Sources,
 )
 from dmlvk.planning.quantized_linear_convolution.packing import UNSIGNED_FLIP
-from dmlvk.planning.quantized_linear_convolution.path import (
-    HAS_TABLE,
-    TABLE_SIZE,
-    ConvolutionPath,
-    Obstacle,
-    ObstacleError,
-    Problem,
-)
+from dmlvk.planning.quantized_linear_convolution.path import ConvolutionPath, Obstacle, ObstacleError, Problem
 from dmlvk.planning.quantized_linear_convolution.stages import Stages
 from dmlvk.tensor_desc import TensorFlags
 
@@ -501,12 +495,8 @@ class Depthwise:
             **{name: 0 if self.shares_pipelines else value for name, value in sizes.items()},
         }
         if self.table is None:
-            specialization |= {
-                "HELD": int(self.holds_weights),
-                "PREPARED": int(is_prepared),
-                **sources.constants,
-                HAS_TABLE: 0,
-            }
+            specialization |= sources.constants
+            specialization |= {"HELD": int(self.holds_weights), "PREPARED": int(is_prepared), HAS_TABLE: 0}
         else:
             specialization["AHEAD"] = int(not self.is_cpu)
         operations = 2 * math.prod(sizes_of(box)) * geometry.tap_count

@@ -15,21 +15,14 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import PlanBuilder, View
 from dmlvk.planning.device_rates import longest
 from dmlvk.planning.plan import Plan
+from dmlvk.planning.quantized_linear_convolution import product_geometry
 from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands, Sources
-from dmlvk.planning.quantized_linear_convolution.product_geometry import (
-    ProductGeometry,
-    folded_geometry,
-    joinable_counts,
-)
 from dmlvk.planning.question import Question
 from dmlvk.tensor_desc import TensorFlags
 
 OPERATOR = QuantizedLinearConvolutionDesc.operator_name
 DATA_FIELDS = ("input_tensor", "output_tensor")
 DATA = ("input", "filter", "output")
-# The specialization constant of kernels with a form whose last step looks bytes up, and what a table takes of their
-# shared memory: see kernels/quantized_linear_convolution_table/table.glsl.
-HAS_TABLE, TABLE_SIZE = "HAS_TABLE", 256
 
 AnyTile = TypeVar("AnyTile")
 
@@ -79,18 +72,18 @@ class Problem:
         return all(tensor.flags & TensorFlags.OWNED_BY_DML for tensor in constants)
 
     @cached_property
-    def product_geometries(self) -> tuple[ProductGeometry, ...]:
+    def product_geometries(self) -> tuple[product_geometry.ProductGeometry, ...]:
         """The convolution as a matrix product, without joined groups and with all that can be joined.
 
         Whoever packs the filter of joined groups reads its zero points through one window.
         """
-        folded = folded_geometry(self.desc.geometry)
+        folded = product_geometry.folded_geometry(self.desc.geometry)
         zero_point = self.desc.filter_zero_point_tensor
         if zero_point is not None:
             view = View("filter_zero_point_tensor", 0, 1, (self.desc.channel_stride("filter_zero_point_tensor"),))
             if not PlanBuilder(self.profile, self.offsets).shows(view, [(0, folded.output_channels)]):
                 return (folded,)
-        return tuple(folded.with_joined(count) for count in joinable_counts(folded))
+        return tuple(folded.with_joined(count) for count in product_geometry.joinable_counts(folded))
 
 
 class ConvolutionPath(ABC, Generic[AnyTile]):

@@ -11,16 +11,8 @@ from dmlvk.operators.quantized_linear_convolution import ConvolutionGeometry
 from dmlvk.planning.builder import PlanBuilder, View, dense_copy
 from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.plan import PERSISTENT, Dispatch, Plan
+from dmlvk.planning.quantized_linear_convolution import packing
 from dmlvk.planning.quantized_linear_convolution.operands import ROW_SIZE, Sources, parameter_table, parameter_views
-from dmlvk.planning.quantized_linear_convolution.packing import (
-    WIDEST_PANEL,
-    PackedFilter,
-    PackedInput,
-    pack_filter,
-    pack_input,
-    packed_parts,
-    words_of,
-)
 from dmlvk.planning.quantized_linear_convolution.path import Obstacle, Problem
 from dmlvk.planning.quantized_linear_convolution.product_geometry import joined_groups
 from dmlvk.tensor_desc import TensorFlags
@@ -91,10 +83,10 @@ class Stages:
         (self.initialization[1] if once else self.prepared).extend(dispatches)
         return table
 
-    def packed_filter(self, wanted: PackedFilter) -> PackedFilter:
+    def packed_filter(self, wanted: packing.PackedFilter) -> packing.PackedFilter:
         """The filter in panels, with a place. It is packed once if the tensor is OWNED_BY_DML."""
         arena = self.builder.persistent if self._packs_once else self.builder.scratch
-        packed, copying, dispatches = pack_filter(self.operands, arena, wanted)
+        packed, copying, dispatches = packing.pack_filter(self.operands, arena, wanted)
         if self._packs_once:
             self.initialization[0].extend(copying)
             self.initialization[1].extend(dispatches)
@@ -110,7 +102,7 @@ class Stages:
         self._stages.extend(tuple(stage) for stage in stages)
 
     def add_packed_product(
-        self, quads: int, channels_last: bool, product: Callable[[PackedInput], list[Dispatch]]
+        self, quads: int, channels_last: bool, product: Callable[[packing.PackedInput], list[Dispatch]]
     ) -> None:
         """Add stages that pack the input in parts and multiply each.
 
@@ -118,12 +110,12 @@ class Stages:
         """
         builder, geometry = self.builder, self.operands.geometry
         size_limit = part_limit(builder, builder.scratch.size)
-        parts = packed_parts(geometry, quads, size_limit, channels_last)
+        parts = packing.packed_parts(geometry, quads, size_limit, channels_last)
         room = max(part.size for part in parts) + PART_END
         starts = [builder.scratch.allocate(room) for _ in parts[:2]]
         for index, part in enumerate(parts):
             placed = replace(part, tensor=builder.scratch.name, start=starts[index % 2])
-            self.prepared += pack_input(self.operands, placed)
+            self.prepared += packing.pack_input(self.operands, placed)
             self.add()
             self.prepared = product(placed)
         self.add()
@@ -147,13 +139,13 @@ def part_limit(builder: PlanBuilder, other_size: int) -> int:
 
 
 def obstacle_to_packing(
-    geometry: ConvolutionGeometry, profile: DeviceProfile, quads: int, packed: PackedFilter
+    geometry: ConvolutionGeometry, profile: DeviceProfile, quads: int, packed: packing.PackedFilter
 ) -> Obstacle | None:
     """Why the operands cannot be packed, with so many words of a pixel in the packed input; None if they can."""
-    if (words := words_of(geometry)) > LARGEST_WORD_COUNT:
+    if (words := packing.words_of(geometry)) > LARGEST_WORD_COUNT:
         return Obstacle("words of four taps that an output sums up in 32 bits", words, _most(LARGEST_WORD_COUNT))
     # The widest panels bound the filter's size on every path.
-    packed = replace(packed, width=WIDEST_PANEL, rows_after=1)
+    packed = replace(packed, width=packing.WIDEST_PANEL, rows_after=1)
     other_size = packed.panels * packed.panel_size + geometry.output_channels * (geometry.tap_count + ROW_SIZE)
     other_size += OTHER_SCRATCH
     if other_size > (most := _scratch_limit(profile) // 2):
@@ -163,7 +155,9 @@ def obstacle_to_packing(
     if (smallest_part := quads * rows * columns * 4) > limit:
         return Obstacle("packed bytes of the input under one output", smallest_part, _most(limit))
     if packed.panel_size > limit:
-        return Obstacle(f"packed bytes of {WIDEST_PANEL} channels of the filter", packed.panel_size, _most(limit))
+        return Obstacle(
+            f"packed bytes of {packing.WIDEST_PANEL} channels of the filter", packed.panel_size, _most(limit)
+        )
     return None
 
 

@@ -22,32 +22,11 @@ from dmlvk.planning.device_rates import rates_of
 from dmlvk.planning.division import reciprocals
 from dmlvk.planning.grid import GUARANTEED_WORKGROUP_COUNT
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X
+from dmlvk.planning.last_step import HAS_TABLE, TABLE_SIZE
 from dmlvk.planning.plan import CLEAN, Access, Dispatch, Plan
-from dmlvk.planning.quantized_linear_convolution.estimate import (
-    FETCHES_OF_A_BYTE,
-    FETCHES_OF_A_GROUP,
-    SECTOR_SIZE,
-    STORES_OF_A_BYTE,
-    ProductCost,
-)
+from dmlvk.planning.quantized_linear_convolution import estimate, packing
 from dmlvk.planning.quantized_linear_convolution.operands import ConvolutionOperands
-from dmlvk.planning.quantized_linear_convolution.packing import (
-    PREPARED_ROWS,
-    UNSIGNED_FLIP,
-    PackedFilter,
-    PackedInput,
-    channel_parameters,
-    channels_last,
-    quads_of,
-)
-from dmlvk.planning.quantized_linear_convolution.path import (
-    HAS_TABLE,
-    OPERATOR,
-    TABLE_SIZE,
-    Obstacle,
-    ObstacleError,
-    Problem,
-)
+from dmlvk.planning.quantized_linear_convolution.path import OPERATOR, Obstacle, ObstacleError, Problem
 from dmlvk.planning.quantized_linear_convolution.product import (
     COLUMN,
     GROUP,
@@ -363,21 +342,21 @@ class TiledShape(ProductShape):
     def steps(self) -> int:
         return -(-self.runs.size // self.tile.step)
 
-    def cost(self, parameter_rounds: int = 0) -> ProductCost:
+    def cost(self, parameter_rounds: int = 0) -> estimate.ProductCost:
         """What the kernel does for the convolution."""
         geometry, tile = self.geometry, self.tile
         outputs = self.padded_outputs(self.all_pixels)
         workgroups = outputs // (tile.pixels * tile.channels) * tile.parts
-        single = FETCHES_OF_A_BYTE if self.reads_single_bytes else 1
+        single = estimate.FETCHES_OF_A_BYTE if self.reads_single_bytes else 1
         has_groups = geometry.group_count * geometry.joined > 1
         of_group = self.fetches_of_a_group if has_groups and self.fetches_parts_of_lines else 1
-        return ProductCost(
+        return estimate.ProductCost(
             workgroups=workgroups,
             products=2 * outputs * self.runs.size,
             fetched=single * of_group * workgroups * self.fetched_bytes,
             moved=float(math.prod(geometry.input_sizes) + math.prod(geometry.output_sizes)),
             # The subgroups that share K add their sums, each in the time of a last step.
-            last_steps=outputs * ((STORES_OF_A_BYTE if is_ragged_output(geometry) else 1) + tile.splits - 1),
+            last_steps=outputs * ((estimate.STORES_OF_A_BYTE if is_ragged_output(geometry) else 1) + tile.splits - 1),
             waits=single * self.waits,
             parameter_rounds=parameter_rounds,
         )
@@ -386,8 +365,8 @@ class TiledShape(ProductShape):
     def fetches_of_a_group(self) -> float:
         """Bytes fetched for each of a group's channels. Where they are few, the sector has others of their pixel."""
         is_in_place = self.geometry.input_strides[1] == 1
-        channels = self.geometry.input_channels_per_group if is_in_place else SECTOR_SIZE
-        return FETCHES_OF_A_GROUP * max(1, SECTOR_SIZE / channels)
+        channels = self.geometry.input_channels_per_group if is_in_place else estimate.SECTOR_SIZE
+        return estimate.FETCHES_OF_A_GROUP * max(1, estimate.SECTOR_SIZE / channels)
 
     @property
     def steps_of_share(self) -> int:
@@ -411,14 +390,14 @@ class TiledShape(ProductShape):
         return False
 
     @cached_property
-    def packed_filter(self) -> PackedFilter:
+    def packed_filter(self) -> packing.PackedFilter:
         """The filter in whole steps of K."""
         runs, step = self.runs, self.tile.step // 4
         quads = runs.quads if runs.are_rows_of_taps(self.geometry) else 4 * runs.vectors
         layout = {"step_words": step, "run_words": 4 * runs.vectors, "runs_w": runs.of_row, "quads": quads}
         layout |= {"in_order": 1, "interleaved": self.interleaved}
         groups, of_group = self.geometry.group_count, self.geometry.output_channels_per_group
-        return PackedFilter(groups, of_group, self.tile.channels, self.steps * step, layout)
+        return packing.PackedFilter(groups, of_group, self.tile.channels, self.steps * step, layout)
 
     @property
     def interleaved(self) -> int:
@@ -458,7 +437,7 @@ class Runs:
     @classmethod
     def of(cls, geometry: ConvolutionGeometry) -> Runs:
         """One run for each tap, or for each row of taps if that takes markedly fewer vectors."""
-        quads = quads_of(geometry)
+        quads = packing.quads_of(geometry)
         height, width = geometry.filter_size
         vectors = -(-quads // 4)
         taps = cls(4 * vectors, 4 * vectors, vectors, width, height * width)
@@ -651,7 +630,7 @@ class TiledCutter(ProductCutter[AnyTiledShape], Generic[AnyTiledShape]):
             LOCAL_SIZE_X: shape.local_size,
             "OUTPUT_UNSIGNED": int(parameters.output_unsigned),
             "STORE_CHANNELS": int(packs_channels(geometry)),
-            "FLIP": UNSIGNED_FLIP * 0x01010101 if self.source is not None and parameters.input_unsigned else 0,
+            "FLIP": packing.UNSIGNED_FLIP * 0x01010101 if self.source is not None and parameters.input_unsigned else 0,
             "CHECK_BORDER": int(self._checks_border()),
             "FETCH": self.fetch,
             "MATRIX_M": shape.block.m,
@@ -778,8 +757,8 @@ class TiledPath(ProductPath[AnyTiledShape]):
         """
 
     def shape(self, problem: Problem, geometry: ProductGeometry) -> AnyTiledShape | None:
-        is_prepared, has_sum = problem.has_owned_constants, problem.has_sum
-        found: AnyTiledShape | None = _shape(self, problem.profile, geometry, is_prepared, has_sum)
+        given = geometry, problem.has_owned_constants, problem.has_sum
+        found: AnyTiledShape | None = _shape(self, problem.profile, *given)
         return found
 
     def named_tile(self, problem: Problem, offered: AnyTiledShape, name: str) -> AnyTiledShape:
@@ -833,26 +812,28 @@ class TiledPath(ProductPath[AnyTiledShape]):
         geometry = tile.geometry
         stages = Stages(problem, geometry, ("input",))
         stages.gather_parameters()
-        rows_after = PREPARED_ROWS if problem.has_owned_constants else 1
+        rows_after = packing.PREPARED_ROWS if problem.has_owned_constants else 1
         packed_filter = stages.packed_filter(replace(tile.packed_filter, rows_after=rows_after))
         if problem.has_owned_constants:
-            stages.initialization[2].extend(channel_parameters(stages.operands, packed_filter))
+            stages.initialization[2].extend(packing.channel_parameters(stages.operands, packed_filter))
         operands, longest_seconds = stages.operands, self.longest_seconds(problem, tile)
 
-        def product(part: PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
+        def product(part: packing.PackedInput, fetch: int, source: View | None = None) -> list[Dispatch]:
             cutter = TiledCutter(operands, tile, packed_filter, part, longest_seconds, fetch, source)
             return product_dispatches(cutter)
 
         source, fetch = operands.input, fetch_in_place(operands, tile, longest_seconds)
         if fetch is None:
-            copied = channels_last(operands, part_limit(operands.builder, operands.builder.scratch.size))
+            copied = packing.channels_last(operands, part_limit(operands.builder, operands.builder.scratch.size))
             if copied is not None:
                 source, copying = copied
                 stages.prepared.append(copying)
                 fetch = VECTORS
         if fetch is not None:
             outputs = whole((geometry.batch, geometry.group_count, *geometry.output_size))
-            part = PackedInput(source.tensor, source.start, outputs, *geometry.input_size, quads_of(geometry))
+            part = packing.PackedInput(
+                source.tensor, source.start, outputs, *geometry.input_size, packing.quads_of(geometry)
+            )
             stages.add(product(part, fetch, source))
         elif tile.packs_input:
             fetch = VECTORS if tile.runs.aligned else WORDS
@@ -871,7 +852,6 @@ def _shape(
     rules, seeds = path.rules(profile, geometry), path.seeds(profile, geometry, is_prepared)
     if has_sum:
         # Addends take the registers of a large tile, for which few steps of K do not pay.
-        k_bytes = Runs.of(geometry).size
-        seeds = (tile for tile in seeds if not tile.is_large or k_bytes > UNROLLED_STEPS * tile.step)
+        seeds = (tile for tile in seeds if not tile.is_large or Runs.of(geometry).size > UNROLLED_STEPS * tile.step)
     tile = next(rules.possible(seeds), None)
     return None if tile is None else path.shape_type.of(rules, tile, geometry)

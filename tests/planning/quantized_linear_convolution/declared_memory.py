@@ -6,7 +6,7 @@ import struct
 
 from dmlvk.planning import Dispatch
 from dmlvk.planning.kernel_interface import kernel_interface
-from dmlvk.planning.quantized_linear_convolution.path import HAS_TABLE
+from dmlvk.planning.last_step import HAS_TABLE
 from dmlvk.runtime.kernel_modules import spirv
 from dmlvk.vulkan.specialization import declarations, specialized
 
