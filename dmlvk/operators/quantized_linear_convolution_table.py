@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from dmlvk.operators.byte_table import BYTES, ByteTableDesc
-from dmlvk.operators.declared import Choices, operator, same_as, source
+from dmlvk.operators.declared import EIGHT_BIT_TYPES, Choices, operator, result, same_as, source
 from dmlvk.operators.quantized_linear_convolution import QuantizedLinearConvolutionDesc
 from dmlvk.tensor_desc import TensorDesc
 
@@ -55,6 +55,12 @@ class QuantizedLinearConvolutionTableDesc(QuantizedLinearConvolutionDesc):
     """
 
     table_tensor: TensorDesc = source(same_as("output_tensor"), rank=(1, 1))
+    output_tensor: TensorDesc = result(
+        EIGHT_BIT_TYPES,
+        rank=same_as("input_tensor"),
+        type_from=("output_zero_point_tensor", "table_tensor"),
+        default=None,
+    )
 
     @classmethod
     def tied(cls, choose: Choices, fields: Mapping[str, Any]) -> dict[str, Any]:
