@@ -12,8 +12,8 @@ endif
 # Arguments of `dmlvk conformance` on every driver, as in: make conformance CONFORMANCE_ARGUMENTS="--sample 100"
 CONFORMANCE_ARGUMENTS ?=
 
-# How many tests `make test`, `make test-thorough` and `make test-minimal` run at a time. It is made for two cores: two tests at
-# a time leave them a quarter of the time with nothing to do.
+# How many tests `make test`, `make test-thorough` and `make test-minimal` run at a time. It is made for two cores, which wait
+# for a part of the time while two tests run.
 WORKERS ?= 3
 
 # Arguments of pytest besides the configuration in pyproject.toml, as in: make test PYTEST_ARGUMENTS="-x -k slice1"; "-n 0" runs
