@@ -272,7 +272,7 @@ def plan_product(node: Node, builder: ProgramBuilder) -> None:
 
 
 def _plan_two_values(node: Node, builder: ProgramBuilder) -> None:
-    """A product of (..., rows, depth) and (..., depth, columns), neither of which is known before the run.
+    """A product of (..., rows, depth) and (..., depth, columns), of which the first alone may be owned.
 
     The second operand's memory is an image: its columns are the pixels, the depth its channels. The first operand's
     rows are the filters, so the product lies in memory as ONNX has it, and nothing is turned. Matrices that have an
@@ -283,12 +283,12 @@ def _plan_two_values(node: Node, builder: ProgramBuilder) -> None:
         first = (1, *first)
     if len(second) == 1:
         second = (*second, 1)
-    if min(len(first), len(second)) < 2 or first[-1] != second[-2] or 0 in (*first, *second):
-        raise NotOnDeviceError(f"its operands have the shapes {shapes[0]} and {shapes[1]}, which do not fit")
     try:
         together = np.broadcast_shapes(first[:-2], second[:-2])
     except ValueError:
-        raise NotOnDeviceError(f"its operands have the shapes {first} and {second}, which do not fit") from None
+        together = (0,)
+    if min(len(first), len(second)) < 2 or first[-1] != second[-2] or 0 in (*first, *second, *together):
+        raise NotOnDeviceError(f"its operands have the shapes {shapes[0]} and {shapes[1]}, which do not fit")
     (rows, depth), columns, matrices = first[-2:], second[-1], math.prod(together)
     shape = (*together, *shapes[0][-2:-1], *((columns,) if len(shapes[1]) > 1 else ()))
     names = {
@@ -305,16 +305,19 @@ def _plan_two_values(node: Node, builder: ProgramBuilder) -> None:
     else:
         groups = matrices
     operands = ConvolutionTensors(builder)
-    filters, image = builder.packed(node.input(0)), builder.packed(node.input(3))
-    if groups > 1:
-        filters, image = (builder.expanded(each, (*together, *each.shape[-2:])) for each in (filters, image))
-    output = builder.new(types[2], shape)
-    for name, value, sizes in (
-        ("input_tensor", image, (images, groups * depth, columns)),
-        ("filter_tensor", filters, (groups * rows, depth, 1)),
-        ("output_tensor", output, (images, groups * rows, columns)),
-    ):
-        operands.tensors[name] = TensorDesc(DataType.from_numpy(value.dtype), sizes)
+    values = {"input_tensor": builder.packed(node.input(3)), "output_tensor": builder.new(types[2], shape)}
+    sizes = {"input_tensor": (images, groups * depth, columns), "filter_tensor": (groups * rows, depth, 1)}
+    sizes["output_tensor"] = (images, groups * rows, columns)
+    constant = builder.constant(node.input(0))
+    if constant is None:
+        values["filter_tensor"] = builder.packed(node.input(0))
+    else:  # its filters are packed once
+        whole = np.broadcast_to(constant, (*together, *first[-2:])) if groups > 1 else constant
+        operands.own("filter_tensor", whole.reshape(sizes["filter_tensor"]))
+    for name, value in values.items():
+        if groups > 1 and name != "output_tensor":
+            value = builder.expanded(value, (*together, *value.shape[-2:]))
+        operands.tensors[name] = TensorDesc(DataType.from_numpy(value.dtype), sizes[name])
         operands.places[name] = value
     _add_quantization(operands, names, types, 1)
     _dispatch_product(node, operands, groups)

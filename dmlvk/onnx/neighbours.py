@@ -52,7 +52,7 @@ def _laid(value: Value, shape: Sequence[int]) -> TensorDesc:
     return TensorDesc(DataType.from_numpy(value.dtype), tuple(shape) or (1,), strides[: len(shape)] or [1])
 
 
-def new_value(builder: ProgramBuilder, dtype: Any, shape: tuple[int, ...], sources: Sequence[Value]) -> Value:
+def _new(builder: ProgramBuilder, dtype: Any, shape: tuple[int, ...], sources: Sequence[Value]) -> Value:
     """An output, in the memory order of the first source of its shape, or else in ONNX's own order."""
     like = next((source for source in sources if source.shape == shape), None)
     return builder.new(np.dtype(dtype), shape, () if like is None else like.order)
@@ -67,7 +67,7 @@ def _look_up(
 ) -> Value:
     """A value that a table gives for one value or for pairs of two."""
     shape = np.broadcast_shapes(*(source.shape for source in sources))
-    output = new_value(builder, dtype, shape, sources)
+    output = _new(builder, dtype, shape, sources)
     operands = ConvolutionTensors(builder)
     for field, source in zip(("input_tensor", "second_input_tensor"), sources, strict=False):
         operands.tensors[field] = _laid(source, shape)
@@ -127,10 +127,10 @@ def _reduced(
 ) -> tuple[ConvolutionTensors, Value]:
     """The tensors of a reduction: planes, whose elements are reduced to one; and the output."""
     kept_axes = [k for k in range(len(source.shape)) if k not in axes]
-    kept, reduced = (merged(source, each) for each in (kept_axes, axes))
+    kept, reduced = (_merged(source, each) for each in (kept_axes, axes))
     if len(kept) > 2 or len(reduced) > 3:
         source = builder.in_own_order(source)
-        kept, reduced = (merged(source, each) for each in (kept_axes, axes))
+        kept, reduced = (_merged(source, each) for each in (kept_axes, axes))
     if len(kept) > 2 or len(reduced) > 3:
         raise NotOnDeviceError(f"its axes {list(axes)} of {list(source.shape)} have too many others between them")
     planes = [(1, 0)] * (2 - len(kept)) + kept
@@ -180,7 +180,7 @@ def _order_of_mean(mean: Node, builder: ProgramBuilder, shape: Sequence[int]) ->
     )
 
 
-def merged(value: Value, axes: Sequence[int]) -> list[tuple[int, int]]:
+def _merged(value: Value, axes: Sequence[int]) -> list[tuple[int, int]]:
     """Sizes and strides of some dimensions of a value, in their order, as few as they are in memory."""
     found: list[tuple[int, int]] = []
     for size, stride in ((value.shape[k], value.strides[k]) for k in axes if value.shape[k] != 1):
@@ -212,7 +212,7 @@ def plan_add(node: Node, builder: ProgramBuilder) -> None:
     dtype = require_quantized(builder, node.input(7)) if node.input(7) else a.dtype
     for name in (first[0], second[0]):
         require_quantized(builder, name)
-    output = new_value(builder, dtype, shape, (a, b))
+    output = _new(builder, dtype, shape, (a, b))
     operands = ConvolutionTensors(builder)
     for field, value in (("a_tensor", a), ("b_tensor", b), ("output_tensor", output)):
         operands.tensors[field], operands.places[field] = _laid(value, shape), value
@@ -242,7 +242,7 @@ def plan_relu(node: Node, builder: ProgramBuilder) -> None:
 def _of_floats(builder: ProgramBuilder, kind: Any, sources: Mapping[str, Value]) -> Value:
     """What an operator on each element gives for floats, which are broadcast."""
     shape = np.broadcast_shapes(*(source.shape for source in sources.values()))
-    output = new_value(builder, np.float32, shape, list(sources.values()))
+    output = _new(builder, np.float32, shape, list(sources.values()))
     places = {**sources, "output_tensor": output}
     builder.dispatch(kind(**{field: _laid(value, shape) for field, value in places.items()}), places)
     return output
@@ -326,7 +326,7 @@ def plan_dequantize(node: Node, builder: ProgramBuilder) -> None:
 
 
 def _plan_conversion(node: Node, builder: ProgramBuilder, source: Value, dtype: Any, kind: Any) -> None:
-    output = new_value(builder, dtype, source.shape, (source,))
+    output = _new(builder, dtype, source.shape, (source,))
     operands = ConvolutionTensors(builder)
     for field, value in (("input_tensor", source), ("output_tensor", output)):
         operands.tensors[field], operands.places[field] = _laid(value, source.shape), value
@@ -436,7 +436,8 @@ def plan_average_pool(node: Node, builder: ProgramBuilder) -> None:
 def plan_softmax(node: Node, builder: ProgramBuilder) -> None:
     """QLinearSoftmax of com.microsoft: one dimension is a row, or, in models of old versions, all from the axis on."""
     source = builder.value(node.inputs[0])
-    dtype, rank = require_quantized(builder, node.inputs[0]), len(source.shape)
+    require_quantized(builder, node.inputs[0])
+    rank = len(source.shape)
     is_old, axis = node.attributes["opset"] < ROWS_OF_ONE_AXIS, node.attributes.get("axis", -1)
     axis += rank if axis < 0 else 0
     if not 0 <= axis < rank:
@@ -450,20 +451,29 @@ def plan_softmax(node: Node, builder: ProgramBuilder) -> None:
             f"a row of {length} elements in steps of {result:g}; on the device it has {LONGEST_ROW} or fewer, "
             f"in steps from {1 / MOST_STEPS:g} to 1"
         )
-    others = [k for k in range(rank) if k not in axes]
-    if len(merged(source, others)) > 2 or len(merged(source, axes)) > 1:
-        source = builder.in_own_order(source)
-    rows, row = merged(source, others), merged(source, axes)
-    sizes, strides = zip(*[(1, 0)] * (2 - len(rows)), *rows, *(row or [(1, 1)]), strict=True)
-    output = new_value(builder, dtype, source.shape, (source,))
-    operands = ConvolutionTensors(builder)
-    for field, value in (("input_tensor", source), ("output_tensor", output)):
-        operands.tensors[field], operands.places[field] = TensorDesc(DataType.from_numpy(dtype), sizes, strides), value
+    operands, output = rows_of(builder, source, axes, 2)
     operands.own("table_tensor", _terms(scale, length))
     zero = int(builder.parameter(node.input(4)).reshape(())) if node.input(4) else 0
     desc = ByteSoftmaxDesc(**operands.tensors, output_steps=steps, output_zero_point=zero)
     builder.dispatch(desc, operands.places, operands.owned)
     builder.set(node.outputs[0], output)
+
+
+def rows_of(
+    builder: ProgramBuilder, source: Value, axes: Sequence[int], count: int
+) -> tuple[ConvolutionTensors, Value]:
+    """The tensors of an operator on rows, which lie along some axes, with the others as so many; and the output."""
+    others = [k for k in range(len(source.shape)) if k not in axes]
+    if len(_merged(source, others)) > count or len(_merged(source, axes)) > 1:
+        source = builder.in_own_order(source)
+    rows, row = _merged(source, others), _merged(source, axes)
+    sizes, strides = zip(*[(1, 0)] * (count - len(rows)), *rows, *(row or [(1, 1)]), strict=True)
+    output = _new(builder, source.dtype, source.shape, (source,))
+    operands = ConvolutionTensors(builder)
+    for field, value in (("input_tensor", source), ("output_tensor", output)):
+        tensor = TensorDesc(DataType.from_numpy(value.dtype), sizes, strides)
+        operands.tensors[field], operands.places[field] = tensor, value
+    return operands, output
 
 
 def _terms(scale: Array, length: int) -> Array:

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dmlvk.data_type import DataType
 from dmlvk.onnx.byte_functions import BYTES
-from dmlvk.onnx.convolution import ConvolutionTensors, require_quantized
+from dmlvk.onnx.convolution import require_quantized
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import Graph, Node
-from dmlvk.onnx.neighbours import check_scales, merged, new_value
+from dmlvk.onnx.neighbours import check_scales, rows_of
 from dmlvk.onnx.program import ProgramBuilder
 from dmlvk.operators import ByteLayerNormalizationDesc
 from dmlvk.operators.byte_layer_normalization import LANES, LONGEST_ROW, RANGES
-from dmlvk.tensor_desc import TensorDesc
 
 # Where scale and bias are among the inputs, behind those of QLinearAveragePool.
 SCALE_AND_BIAS = (5, 6)
@@ -38,7 +36,8 @@ def check_normalization(node: Node, graph: Graph) -> None:
 def plan_normalization(node: Node, builder: ProgramBuilder) -> None:
     """Rows of bytes. ONNX Runtime adds up rows of other lengths, and those of other processors, in other orders."""
     source = builder.value(node.inputs[0])
-    dtype, rank = require_quantized(builder, node.inputs[0]), len(source.shape)
+    require_quantized(builder, node.inputs[0])
+    rank = len(source.shape)
     axis = node.attributes.get("axis", -1)
     axis += rank if axis < 0 else 0
     if not 0 <= axis < rank:
@@ -65,14 +64,7 @@ def plan_normalization(node: Node, builder: ProgramBuilder) -> None:
             raise NotOnDeviceError(
                 f"its {name.replace('_', ' ')} is {numbers[name]:g}; on the device from 2^-{exponent} to 2^{exponent}"
             )
-    if any(len(merged(source, axes)) > 1 for axes in (range(axis), range(axis, rank))):
-        source = builder.in_own_order(source)
-    rows, row = ([*merged(source, axes)] or [(1, 1)] for axes in (range(axis), range(axis, rank)))
-    sizes, strides = zip(*rows, *row, strict=True)
-    output = new_value(builder, dtype, source.shape, (source,))
-    operands = ConvolutionTensors(builder)
-    for field, value in (("input_tensor", source), ("output_tensor", output)):
-        operands.tensors[field], operands.places[field] = TensorDesc(DataType.from_numpy(dtype), sizes, strides), value
+    operands, output = rows_of(builder, source, range(axis, rank), 1)
     operands.own("scale_tensor", scale.reshape(-1))
     operands.own("bias_tensor", bias.reshape(-1))
     numbers |= {"input_zero_point": int(input_zero), "output_zero_point": int(output_zero)}
