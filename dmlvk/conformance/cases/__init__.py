@@ -3,7 +3,7 @@ descriptors that have to be refused, and one for what must not change a result."
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dmlvk.conformance.case import Case, CaseSource
 from dmlvk.conformance.cases import invalid, invariance, onnx_backend
@@ -12,8 +12,8 @@ from dmlvk.conformance.cases.combinations import Group
 from dmlvk.operators import OperatorDesc
 from dmlvk.operators.registry import parts
 
-BY_OPERATOR: Mapping[type[OperatorDesc], tuple[Group, ...]] = parts(
-    __name__, "GROUPS", default=lambda desc: (declared_form(desc),)
+BY_OPERATOR: Mapping[type[OperatorDesc], Sequence[Group]] = parts(
+    __name__, "GROUPS", default=lambda desc: [declared_form(desc)]
 )
 SOURCES: tuple[CaseSource, ...] = (
     *(group.cases for groups in BY_OPERATOR.values() for group in groups),

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, Parameters, group, only
+from dmlvk.conformance.cases.combinations import DEVICES, Groups, Parameters, only
 from dmlvk.conformance.cases.layouts import LIMITS, lay_out
 from dmlvk.data_type import DataType
 from dmlvk.operators import ByteLayerNormalizationDesc
@@ -79,6 +79,20 @@ def parameters_of(
     return {"scale_tensor": np.asarray(scale, np.float32), "bias_tensor": np.asarray(bias, np.float32)}
 
 
+GROUPS = Groups("byte_layer_normalization", declared_form(ByteLayerNormalizationDesc))
+
+
+@GROUPS.of(
+    sizes=SIZES,
+    numbers=NUMBERS,
+    parameters=PARAMETERS,
+    scales=SCALES,
+    zero_point=(0, 119, 255),
+    layout=("packed", "rows", "gaps", "permuted"),
+    type=(DataType.UINT8, DataType.INT8),
+    limits=only(LIMITS, "own", "floor"),
+    device=DEVICES,
+)
 def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Rows, few and many, short and long, in all layouts, with numbers from the middle and the ends of the ranges."""
     input_scale, output_scale, epsilon = p.scales
@@ -98,32 +112,16 @@ def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, arrays, device_type=p.device, limits=p.limits)
 
 
-GROUPS = (
-    declared_form(ByteLayerNormalizationDesc),
-    group(
-        "byte_layer_normalization:rows",
-        rows,
-        sizes=SIZES,
-        numbers=NUMBERS,
-        parameters=PARAMETERS,
-        scales=SCALES,
-        zero_point=(0, 119, 255),
-        layout=("packed", "rows", "gaps", "permuted"),
-        type=(DataType.UINT8, DataType.INT8),
-        limits=only(LIMITS, "own", "floor"),
-        device=DEVICES,
-    ),
-    group(
-        "byte_layer_normalization:last_bits",
-        rows,
-        sizes=only(SIZES, "rows", "long"),
-        numbers=("bytes",),
-        parameters=("last_bits",),
-        scales=only(SCALES, "ordinary", "small"),
-        zero_point=(0, 119),
-        layout=("packed",),
-        type=(DataType.UINT8,),
-        limits=only(LIMITS, "own"),
-        device=DEVICES,
-    ),
+GROUPS.add(
+    "last_bits",
+    rows,
+    sizes=only(SIZES, "rows", "long"),
+    numbers=("bytes",),
+    parameters=("last_bits",),
+    scales=only(SCALES, "ordinary", "small"),
+    zero_point=(0, 119),
+    layout=("packed",),
+    type=(DataType.UINT8,),
+    limits=only(LIMITS, "own"),
+    device=DEVICES,
 )

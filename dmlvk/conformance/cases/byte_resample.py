@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Parameters, group, only
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Groups, Parameters, only
 from dmlvk.conformance.cases.layouts import LIMITS, lay_out
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -73,6 +73,19 @@ def thresholds_of(kind: str, scale: float, numbers: np.random.Generator) -> np.n
     return steps.astype(np.float32)
 
 
+GROUPS = Groups("byte_resample", declared_form(ByteResampleDesc))
+
+
+@GROUPS.of(
+    sides=SIDES,
+    layout=("packed", "rows", "permuted", "channels_last", "odd_channels_last"),
+    coordinates=COORDINATES,
+    result=RESULTS,
+    type=(DataType.UINT8, DataType.INT8),
+    limits=only(LIMITS, "own", "floor"),
+    path=PATHS,
+    device=DEVICES,
+)
 def planes(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Planes that grow and shrink, to coordinates and by thresholds of all kinds, in both layouts."""
     (height, width), (rows, columns) = p.sides
@@ -97,31 +110,16 @@ def planes(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, arrays, device_type=p.device, limits=p.limits)
 
 
-GROUPS = (
-    declared_form(ByteResampleDesc),
-    group(
-        "byte_resample:planes",
-        planes,
-        sides=SIDES,
-        layout=("packed", "rows", "permuted", "channels_last", "odd_channels_last"),
-        coordinates=COORDINATES,
-        result=RESULTS,
-        type=(DataType.UINT8, DataType.INT8),
-        limits=only(LIMITS, "own", "floor"),
-        path=PATHS,
-        device=DEVICES,
-    ),
-    group(
-        "byte_resample:beside_a_line",
-        planes,
-        sides=only(SIDES, "large"),
-        layout=("packed", "channels_last"),
-        coordinates=("half_pixel", "any"),
-        result=("beside_a_line",),
-        type=(DataType.UINT8,),
-        limits=only(LIMITS, "own"),
-        path=PATHS,
-        device=only(DEVICES, "own"),
-        about="Thresholds up to 0.4 steps beside a line, of which two have to be compared.",
-    ),
+GROUPS.add(
+    "beside_a_line",
+    planes,
+    sides=only(SIDES, "large"),
+    layout=("packed", "channels_last"),
+    coordinates=("half_pixel", "any"),
+    result=("beside_a_line",),
+    type=(DataType.UINT8,),
+    limits=only(LIMITS, "own"),
+    path=PATHS,
+    device=only(DEVICES, "own"),
+    about="Thresholds up to 0.4 steps beside a line, of which two have to be compared.",
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, GPU_AND_OWN, PLANNERS_CHOICE, Parameters, group
+from dmlvk.conformance.cases.combinations import DEVICES, GPU_AND_OWN, PLANNERS_CHOICE, Groups, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -45,18 +45,6 @@ def table_of(kind: str, numbers: np.random.Generator) -> np.ndarray[Any, Any]:
     return values.astype(np.float32)
 
 
-def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Rows of one element and of many, packed and side by side, with all kinds of terms."""
-    sizes = (2, 3, p.length)
-    strides = (3 * p.length, 1, 3) if p.layout == "side_by_side" else None
-    return _workload(numbers, p, TensorDesc(p.type, sizes, strides))
-
-
-def many_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """More packed rows than a workgroup has, which begin at words or anywhere, with all kinds of terms."""
-    return _workload(numbers, p, TensorDesc(p.type, (1, max(37, 120_000 // p.length), p.length)))
-
-
 def _workload(numbers: np.random.Generator, p: Parameters, tensor: TensorDesc) -> Workload:
     desc = ByteSoftmaxDesc(
         input_tensor=tensor,
@@ -69,27 +57,33 @@ def _workload(numbers: np.random.Generator, p: Parameters, tensor: TensorDesc) -
     return Workload(desc, arrays, device_type=p.device, limits=LIMITS["own"])
 
 
-GROUPS = (
-    declared_form(ByteSoftmaxDesc),
-    group(
-        "byte_softmax:rows",
-        rows,
-        length=(1, 10, 257, 2050),
-        layout=("packed", "side_by_side"),
-        table=TABLES,
-        steps=(256, MOST_STEPS),
-        type=(DataType.UINT8, DataType.INT8),
-        path=PATHS,
-        device=DEVICES,
-    ),
-    group(
-        "byte_softmax:many_rows",
-        many_rows,
-        length=(4, 11, 97, 512),
-        table=("exponentials", "equal", "any"),
-        steps=(256,),
-        type=(DataType.UINT8, DataType.INT8),
-        path=(PLANNERS_CHOICE, ROWS),
-        device=GPU_AND_OWN,
-    ),
+GROUPS = Groups("byte_softmax", declared_form(ByteSoftmaxDesc))
+
+
+@GROUPS.of(
+    length=(1, 10, 257, 2050),
+    layout=("packed", "side_by_side"),
+    table=TABLES,
+    steps=(256, MOST_STEPS),
+    type=(DataType.UINT8, DataType.INT8),
+    path=PATHS,
+    device=DEVICES,
 )
+def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Rows of one element and of many, packed and side by side, with all kinds of terms."""
+    sizes = (2, 3, p.length)
+    strides = (3 * p.length, 1, 3) if p.layout == "side_by_side" else None
+    return _workload(numbers, p, TensorDesc(p.type, sizes, strides))
+
+
+@GROUPS.of(
+    length=(4, 11, 97, 512),
+    table=("exponentials", "equal", "any"),
+    steps=(256,),
+    type=(DataType.UINT8, DataType.INT8),
+    path=(PLANNERS_CHOICE, ROWS),
+    device=GPU_AND_OWN,
+)
+def many_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """More packed rows than a workgroup has, which begin at words or anywhere, with all kinds of terms."""
+    return _workload(numbers, p, TensorDesc(p.type, (1, max(37, 120_000 // p.length), p.length)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Parameters, group
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Groups, Parameters, only
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -42,6 +42,14 @@ def workload(desc: ByteTableDesc, numbers: np.random.Generator, p: Parameters, *
     return Workload(desc, arrays, device_type=getattr(p, "device", None), limits=getattr(p, "limits", LIMITS["own"]))
 
 
+# A table of pairs does not fit into the small storage buffers of these limits.
+GROUPS = Groups(
+    "byte_table",
+    declared_form(ByteTableDesc, left_out=lambda labels: labels["limits"] == "cut" and labels["optional"] == "present"),
+)
+
+
+@GROUPS.of(input=BYTES, table=BYTES, path=PATHS, device=DEVICES)
 def every(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Every byte, in a table of random bytes; the last unit of the output is not whole."""
     desc = ByteTableDesc(input_tensor=TensorDesc(p.input, (1003,)), table_tensor=TensorDesc(p.table, (256,)))
@@ -49,6 +57,7 @@ def every(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(desc, numbers, p, input_tensor=values)
 
 
+@GROUPS.of(first=BYTES, second=BYTES, table=BYTES, path=PATHS)
 def pairs(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Every pair of bytes."""
     sizes = (1 << 16,)
@@ -61,6 +70,12 @@ def pairs(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(desc, numbers, p, input_tensor=first, second_input_tensor=second)
 
 
+@GROUPS.of(
+    axis=(0, 1, 2),
+    rows=("odd", "whole"),
+    second={"absent": False, "present": True},
+    limits=only(LIMITS, "own", "floor"),
+)
 def axis(numbers: np.random.Generator, p: Parameters) -> Workload:
     """A table for each index along an axis, of bytes or of pairs whose second one broadcasts."""
     sizes = (3, 5, 33) if p.rows == "odd" else (3, 5, 64)
@@ -74,40 +89,22 @@ def axis(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(desc, numbers, p)
 
 
+@GROUPS.of(
+    sizes={
+        "48_last": ((3, 131, 48), 2),
+        "129_last": ((5, 129), 1),
+        "long": ((9001, 48), 1),
+        "7x7": ((3, 32, 7, 7), 1),
+        "8x8": ((2, 5, 8, 8), 1),
+        "first": ((6, 3, 80), 0),
+    },
+    path=PATHS,
+    device=DEVICES,
+    default="all",
+)
 def tables(numbers: np.random.Generator, p: Parameters) -> Workload:
     """A table for each index along the last, the first or a middle axis, in whole vectors of 16 bytes or not."""
     sizes, axis = p.sizes
     tensor = TensorDesc(DataType.UINT8, sizes)
     desc = ByteTableDesc(input_tensor=tensor, table_tensor=TensorDesc(DataType.INT8, (sizes[axis], 256)), axis=axis)
     return workload(desc, numbers, p)
-
-
-GROUPS = (
-    # A table of pairs does not fit into the small storage buffers of these limits.
-    declared_form(ByteTableDesc, left_out=lambda labels: labels["limits"] == "cut" and labels["optional"] == "present"),
-    group("byte_table:every", every, input=BYTES, table=BYTES, path=PATHS, device=DEVICES),
-    group("byte_table:pairs", pairs, first=BYTES, second=BYTES, table=BYTES, path=PATHS),
-    group(
-        "byte_table:axis",
-        axis,
-        axis=(0, 1, 2),
-        rows=("odd", "whole"),
-        second={"absent": False, "present": True},
-        limits={"own": LIMITS["own"], "floor": LIMITS["floor"]},
-    ),
-    group(
-        "byte_table:tables",
-        tables,
-        sizes={
-            "48_last": ((3, 131, 48), 2),
-            "129_last": ((5, 129), 1),
-            "long": ((9001, 48), 1),
-            "7x7": ((3, 32, 7, 7), 1),
-            "8x8": ((2, 5, 8, 8), 1),
-            "first": ((6, 3, 80), 0),
-        },
-        path=PATHS,
-        device=DEVICES,
-        default="all",
-    ),
-)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Parameters, group
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Groups, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -44,6 +44,17 @@ def table_of(kind: str, numbers: np.random.Generator) -> np.ndarray[Any, Any]:
         return values.astype(np.float32)
 
 
+GROUPS = Groups("byte_table_mean", declared_form(ByteTableMeanDesc))
+
+
+@GROUPS.of(
+    lanes=LANE_COUNTS,
+    plane=PLANES,
+    layout=("NCHW", "NHWC"),
+    table=("scale", "sizes", "extreme", "denormal", "infinite"),
+    path=PATHS,
+    device=DEVICES,
+)
 def planes(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Planes whose elements wait, fill the lanes or are left, in both layouts, with all kinds of numbers."""
     sizes = (2, 5, *p.plane)
@@ -55,18 +66,3 @@ def planes(numbers: np.random.Generator, p: Parameters) -> Workload:
     )
     arrays = {"input_tensor": random_array(numbers, desc.input_tensor), "table_tensor": table_of(p.table, numbers)}
     return Workload(desc, arrays, device_type=p.device, limits=LIMITS["own"])
-
-
-GROUPS = (
-    declared_form(ByteTableMeanDesc),
-    group(
-        "byte_table_mean:planes",
-        planes,
-        lanes=LANE_COUNTS,
-        plane=PLANES,
-        layout=("NCHW", "NHWC"),
-        table=("scale", "sizes", "extreme", "denormal", "infinite"),
-        path=PATHS,
-        device=DEVICES,
-    ),
-)

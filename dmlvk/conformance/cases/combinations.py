@@ -105,20 +105,40 @@ class Group:
         return Case(name, build, forced, is_default, support, self.sentence)
 
 
-def group(
-    name: str,
-    build: Build,
-    *,
-    default: str = "pairs",
-    keep: Callable[[Mapping[str, str]], bool] | None = None,
-    left_out: Callable[[Mapping[str, str]], bool] | None = None,
-    support: Callable[[DeviceProfile, Parameters], NotSupported | None] | None = None,
-    about: str = "",
-    **parameters: Mapping[str, Any] | Sequence[Any],
-) -> Group:
-    """A group whose parameters are the further arguments, in their order. The name "in", a word of Python, is in_."""
-    named = {parameter.rstrip("_"): values for parameter, values in parameters.items()}
-    return Group(name, build, named, default, keep, left_out, support, about)
+class Groups(list[Group]):
+    """The groups of an operator's cases, in their order. `of` makes a group of the function below it.
+
+    operator: the operator's stem, with which the groups' names begin.
+    """
+
+    def __init__(self, operator: str, *groups: Group) -> None:
+        super().__init__(groups)
+        self._operator = operator
+
+    def of(self, **parameters: Any) -> Callable[[Build], Build]:
+        """Make a group of a function, which gives it its name. The arguments are those of `add`."""
+
+        def added(build: Build) -> Build:
+            self.add(build.__name__, build, **parameters)
+            return build
+
+        return added
+
+    def add(
+        self,
+        name: str,
+        build: Build,
+        *,
+        default: str = "pairs",
+        keep: Callable[[Mapping[str, str]], bool] | None = None,
+        left_out: Callable[[Mapping[str, str]], bool] | None = None,
+        support: Callable[[DeviceProfile, Parameters], NotSupported | None] | None = None,
+        about: str = "",
+        **parameters: Mapping[str, Any] | Sequence[Any],
+    ) -> None:
+        """Add a group whose parameters are the further arguments, in their order. "in", a word of Python, is in_."""
+        named = {parameter.rstrip("_"): values for parameter, values in parameters.items()}
+        self.append(Group(f"{self._operator}:{name}", build, named, default, keep, left_out, support, about))
 
 
 def only(values: Mapping[str, Any], *labels: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import GPU_AND_OWN, Parameters, by_sizes, group
+from dmlvk.conformance.cases.combinations import GPU_AND_OWN, Groups, Parameters, by_sizes
 from dmlvk.conformance.cases.layouts import LIMITS, OUTPUT_LAYOUTS, SIZES, TYPES, TYPES_BY_SIZE, lay_out
 from dmlvk.conformance.cases.values import SPECIAL_BITS
 from dmlvk.data_type import DataType
@@ -35,52 +35,30 @@ def workload(
     return Workload(desc, {}, expected, device_type=p.device, **fields)
 
 
-def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Any layout of the output."""
-    value = int(numbers.integers(1, 127))
-    return workload(lay_out(p.type, SIZES[p.rank], p.output), p.offset, value, p)
+# Each form is one type, one rank and one layout, so that few cases cover all of them.
+FORMS = {
+    f"{name}_{2 + k % 3}_{OUTPUT_LAYOUTS[k % 5]}": (kind, 2 + k % 3, OUTPUT_LAYOUTS[k % 5])
+    for k, (name, kind) in enumerate(TYPES.items())
+}
 
 
+GROUPS = Groups("diagonal_matrix")
+
+
+@GROUPS.of(form=FORMS, path=KERNEL_PATHS[DiagonalMatrixDesc])
 def form(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Every type, rank and layout, with a Value that integer types truncate."""
     data_type, rank, output = p.form
     return workload(lay_out(data_type, SIZES[rank], output), 1, 10.6, p)
 
 
+@GROUPS.of(offset={"min": INT32_MIN, "-28": -28, "36": 36, "max": INT32_MAX}, type={"uint8": DataType.UINT8})
 def ends(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Offsets before, at and past the ends of the matrix, and at the ends of the 32-bit range."""
     return workload(lay_out(p.type, (29, 37)), p.offset, int(numbers.integers(1, 127)), p)
 
 
-def shape(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Rows, columns, squares, single elements, and batches of them."""
-    return workload(lay_out(p.type, p.shape), p.offset, int(numbers.integers(1, 127)), p)
-
-
-def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """A FLOAT32 output has the bits of Value: NaN payloads, -0.0, denormals."""
-    element = SPECIAL_BITS[DataType.FLOAT32][p.number].to_bytes(4, "little")
-    return workload(lay_out(DataType.FLOAT32, (17, 13)), -2, element, p)
-
-
-def value(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Value is a FLOAT, which integer types truncate towards 0."""
-    number = p.number if p.type.is_floating_point or p.type.is_signed_integer else abs(p.number)
-    element = np.float32(number)
-    if not p.type.is_floating_point:
-        element = np.trunc(element)
-    expected = np.where(np.eye(6, 7, 1, dtype=bool), element, np.float32(0)).astype(p.type.numpy_dtype)
-    return workload(lay_out(p.type, (6, 7)), 1, number, p, expected)
-
-
-def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Matrices that span several memory segments and several storage buffer ranges."""
-    count = 9001 // p.type.size_in_bytes
-    sizes = (3, count) if p.shape == "wide" else (count, 3)
-    offset = 2 if p.shape == "wide" else 2 - count // 2
-    return workload(lay_out(p.type, sizes), offset, int(numbers.integers(1, 127)), p, limits=LIMITS[p.limits])
-
-
+@GROUPS.of(example=("1", "2", "3", "4"), default="all")
 def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The four examples of the operator's page."""
     offset, expected = {
@@ -93,53 +71,47 @@ def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(output, offset, 1.0, p, np.array([[expected]], np.float32))
 
 
-# Each form is one type, one rank and one layout, so that few cases cover all of them.
-FORMS = {
-    f"{name}_{2 + k % 3}_{OUTPUT_LAYOUTS[k % 5]}": (kind, 2 + k % 3, OUTPUT_LAYOUTS[k % 5])
-    for k, (name, kind) in enumerate(TYPES.items())
-}
+@GROUPS.of(type=TYPES, rank=(2, 3, 4), output=OUTPUT_LAYOUTS, offset=(0, 2, -3), default="none")
+def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Any layout of the output."""
+    value = int(numbers.integers(1, 127))
+    return workload(lay_out(p.type, SIZES[p.rank], p.output), p.offset, value, p)
 
-GROUPS = (
-    group("diagonal_matrix:form", form, form=FORMS, path=KERNEL_PATHS[DiagonalMatrixDesc]),
-    group(
-        "diagonal_matrix:ends",
-        ends,
-        offset={"min": INT32_MIN, "-28": -28, "36": 36, "max": INT32_MAX},
-        type={"uint8": DataType.UINT8},
-    ),
-    group("diagonal_matrix:page", page, example=("1", "2", "3", "4"), default="all"),
-    group(
-        "diagonal_matrix:layout",
-        layout,
-        type=TYPES,
-        rank=(2, 3, 4),
-        output=OUTPUT_LAYOUTS,
-        offset=(0, 2, -3),
-        default="none",
-    ),
-    group(
-        "diagonal_matrix:shape",
-        shape,
-        shape=by_sizes((1, 1), (1, 97), (97, 1), (2, 200), (200, 2), (9, 1, 1), (5, 4, 3, 2), (23, 9, 17)),
-        offset=(0, 1, -1),
-        type=TYPES_BY_SIZE,
-        device=GPU_AND_OWN,
-        default="none",
-    ),
-    group("diagonal_matrix:bits", bits, number=range(9), default="none"),
-    group(
-        "diagonal_matrix:value",
-        value,
-        type=TYPES,
-        number={"10.6": 10.6, "-10.6": -10.6, "0.9": 0.9, "-0.0": -0.0, "100": 100},
-        default="none",
-    ),
-    group(
-        "diagonal_matrix:cut",
-        cut,
-        type=TYPES_BY_SIZE,
-        shape=("wide", "tall"),
-        limits=("cut", "cut_floor", "floor"),
-        default="none",
-    ),
+
+@GROUPS.of(
+    shape=by_sizes((1, 1), (1, 97), (97, 1), (2, 200), (200, 2), (9, 1, 1), (5, 4, 3, 2), (23, 9, 17)),
+    offset=(0, 1, -1),
+    type=TYPES_BY_SIZE,
+    device=GPU_AND_OWN,
+    default="none",
 )
+def shape(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Rows, columns, squares, single elements, and batches of them."""
+    return workload(lay_out(p.type, p.shape), p.offset, int(numbers.integers(1, 127)), p)
+
+
+@GROUPS.of(number=range(9), default="none")
+def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """A FLOAT32 output has the bits of Value: NaN payloads, -0.0, denormals."""
+    element = SPECIAL_BITS[DataType.FLOAT32][p.number].to_bytes(4, "little")
+    return workload(lay_out(DataType.FLOAT32, (17, 13)), -2, element, p)
+
+
+@GROUPS.of(type=TYPES, number={"10.6": 10.6, "-10.6": -10.6, "0.9": 0.9, "-0.0": -0.0, "100": 100}, default="none")
+def value(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Value is a FLOAT, which integer types truncate towards 0."""
+    number = p.number if p.type.is_floating_point or p.type.is_signed_integer else abs(p.number)
+    element = np.float32(number)
+    if not p.type.is_floating_point:
+        element = np.trunc(element)
+    expected = np.where(np.eye(6, 7, 1, dtype=bool), element, np.float32(0)).astype(p.type.numpy_dtype)
+    return workload(lay_out(p.type, (6, 7)), 1, number, p, expected)
+
+
+@GROUPS.of(type=TYPES_BY_SIZE, shape=("wide", "tall"), limits=("cut", "cut_floor", "floor"), default="none")
+def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Matrices that span several memory segments and several storage buffer ranges."""
+    count = 9001 // p.type.size_in_bytes
+    sizes = (3, count) if p.shape == "wide" else (count, 3)
+    offset = 2 if p.shape == "wide" else 2 - count // 2
+    return workload(lay_out(p.type, sizes), offset, int(numbers.integers(1, 127)), p, limits=LIMITS[p.limits])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import DEVICES, GPU, GPU_AND_OWN, Parameters, by_sizes, group, only
+from dmlvk.conformance.cases.combinations import DEVICES, GPU, GPU_AND_OWN, Groups, Parameters, by_sizes, only
 from dmlvk.conformance.cases.layouts import (
     FLOATS,
     INPUT_LAYOUTS,
@@ -90,12 +90,42 @@ def random_value(numbers: np.random.Generator, data_type: DataType) -> bytes:
     return numbers.bytes(data_type.size_in_bytes)
 
 
+def _filled_with(numbers: np.random.Generator, p: Parameters, element: int) -> Workload:
+    encoded = element.to_bytes(p.type.size_in_bytes, "little")
+    return workload(numbers, describe(p.type, (17, 13), (-2, 4), encoded, source=p.input, output="packed"), p)
+
+
+PAGE_INPUT = [[4, 7, 3, 7, 9], [1, 2, 8, 6, 9], [9, 4, 1, 8, 7], [4, 3, 4, 2, 4]]
+
+
+def _in_range(value: int) -> str:
+    return {INT32_MIN: "min", INT32_MAX - 1: "max-1", INT32_MAX: "max"}.get(value, str(value))
+
+
+GROUPS = Groups("diagonal_matrix1")
+
+
+@GROUPS.of(
+    type=TYPES,
+    rank=(2, 3, 4),
+    input=(ABSENT, *INPUT_LAYOUTS),
+    output=OUTPUT_LAYOUTS,
+    band=BANDS,
+    path=KERNEL_PATHS[DiagonalMatrix1Desc],
+)
 def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Any layout of input and output, with any kind of band."""
     value = random_value(numbers, p.type)
     return workload(numbers, describe(p.type, SIZES[p.rank], p.band, value, source=p.input, output=p.output), p)
 
 
+@GROUPS.of(
+    begin={_in_range(value): value for value in ENDS},
+    end={_in_range(value): value for value in ENDS},
+    type=TYPES_BY_SIZE,
+    input=(ABSENT, "packed"),
+    output=("packed", "permuted"),
+)
 def ends(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Begin and end before, at and past the ends of the matrix, and at the ends of the 32-bit range."""
     value = random_value(numbers, p.type)
@@ -103,6 +133,13 @@ def ends(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p)
 
 
+@GROUPS.of(
+    shape=by_sizes(*((1, 1), (1, 97), (97, 1), (3, 3), (2, 200), (200, 2)), *((9, 1, 1), (5, 4, 3, 2), (1, 1, 40, 41))),
+    band=only(BANDS, "identity", "strip", "kept_strip"),
+    type=TYPES_BY_SIZE,
+    input=(ABSENT, "packed", "broadcast"),
+    device=GPU_AND_OWN,
+)
 def shape(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Rows, columns, squares, single elements, and batches of them."""
     value = random_value(numbers, p.type)
@@ -110,6 +147,14 @@ def shape(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    rows=(2, 5, 9),
+    columns=(1, 2, 3, 5, 9, 15, 17, 33),
+    band=only(BANDS, "identity", "upper", "kept_diagonal"),
+    input=(ABSENT, "packed"),
+    device=DEVICES,
+)
 def small_matrices(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Many matrices with rows of about a block: neighbouring blocks hold parts of one, two or many rows."""
     value = random_value(numbers, p.type)
@@ -117,11 +162,17 @@ def small_matrices(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p)
 
 
+@GROUPS.of(type=FLOATS, number=range(9), input=(ABSENT, "packed"))
 def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Value keeps its bits: NaN payloads, -0.0, denormals."""
     return _filled_with(numbers, p, SPECIAL_BITS[p.type][p.number])
 
 
+@GROUPS.of(
+    type={name: kind for name, kind in TYPES.items() if not kind.is_floating_point},
+    number=("0", "ones", "low", "top", "bytes"),
+    input=(ABSENT, "packed"),
+)
 def value(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Values at the ends of the integer types, and one whose bytes all differ."""
     size = p.type.size_in_bytes
@@ -130,11 +181,14 @@ def value(numbers: np.random.Generator, p: Parameters) -> Workload:
     return _filled_with(numbers, p, number[p.number])
 
 
-def _filled_with(numbers: np.random.Generator, p: Parameters, element: int) -> Workload:
-    encoded = element.to_bytes(p.type.size_in_bytes, "little")
-    return workload(numbers, describe(p.type, (17, 13), (-2, 4), encoded, source=p.input, output="packed"), p)
-
-
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    input=(ABSENT, "packed", "rows"),
+    output=("packed", "rows", "gaps"),
+    offset=(0, 16, 80, 240, 4080),
+    alignment=(0, 8, 32, 256),
+    tail=(0, 4, 5, 64),
+)
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors at many offsets in their buffers, and a tail after the output."""
     sizes = (2, 11, 37)
@@ -146,6 +200,15 @@ def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p, offsets=offsets)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    shape=("wide", "tall", "square", "batch"),
+    band=("strip", "kept_strip", "upper"),
+    input=(ABSENT, "packed", "permuted", "broadcast"),
+    output=("packed", "rows", "permuted"),
+    limits=("cut", "cut_floor", "floor"),
+    device=GPU_AND_OWN,
+)
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Matrices that span several memory segments and several storage buffer ranges."""
     count = 9001 // p.type.size_in_bytes
@@ -156,6 +219,7 @@ def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p, limits=LIMITS[p.limits], offsets={"output_tensor": 48})
 
 
+@GROUPS.of(shape=("tall",), device=GPU)
 def long(numbers: np.random.Generator, p: Parameters) -> Workload:
     """More than 65,535 workgroups, and a dimension of more than 2^16 elements."""
     count = SMALL_WORKGROUPS["max_compute_work_group_invocations"]
@@ -165,9 +229,7 @@ def long(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p, limits=SMALL_WORKGROUPS)
 
 
-PAGE_INPUT = [[4, 7, 3, 7, 9], [1, 2, 8, 6, 9], [9, 4, 1, 8, 7], [4, 3, 4, 2, 4]]
-
-
+@GROUPS.of(example=("1", "2", "3", "4"), default="all")
 def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The four examples of the operator's page. In the first, Value 7 gives sevens; the page prints ones."""
     has_input, element, band, expected = {
@@ -180,82 +242,3 @@ def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     desc = describe(DataType.FLOAT32, (4, 5), band, element, source=source, output="packed")
     inputs = {"input_tensor": np.array(PAGE_INPUT, np.float32)} if has_input else {}
     return Workload(desc, inputs, np.array(expected, np.float32))
-
-
-def _in_range(value: int) -> str:
-    return {INT32_MIN: "min", INT32_MAX - 1: "max-1", INT32_MAX: "max"}.get(value, str(value))
-
-
-GROUPS = (
-    group(
-        "diagonal_matrix1:layout",
-        layout,
-        type=TYPES,
-        rank=(2, 3, 4),
-        input=(ABSENT, *INPUT_LAYOUTS),
-        output=OUTPUT_LAYOUTS,
-        band=BANDS,
-        path=KERNEL_PATHS[DiagonalMatrix1Desc],
-    ),
-    group(
-        "diagonal_matrix1:ends",
-        ends,
-        begin={_in_range(value): value for value in ENDS},
-        end={_in_range(value): value for value in ENDS},
-        type=TYPES_BY_SIZE,
-        input=(ABSENT, "packed"),
-        output=("packed", "permuted"),
-    ),
-    group(
-        "diagonal_matrix1:shape",
-        shape,
-        shape=by_sizes(
-            *((1, 1), (1, 97), (97, 1), (3, 3), (2, 200), (200, 2)), *((9, 1, 1), (5, 4, 3, 2), (1, 1, 40, 41))
-        ),
-        band=only(BANDS, "identity", "strip", "kept_strip"),
-        type=TYPES_BY_SIZE,
-        input=(ABSENT, "packed", "broadcast"),
-        device=GPU_AND_OWN,
-    ),
-    group(
-        "diagonal_matrix1:small_matrices",
-        small_matrices,
-        type=TYPES_BY_SIZE,
-        rows=(2, 5, 9),
-        columns=(1, 2, 3, 5, 9, 15, 17, 33),
-        band=only(BANDS, "identity", "upper", "kept_diagonal"),
-        input=(ABSENT, "packed"),
-        device=DEVICES,
-    ),
-    group("diagonal_matrix1:bits", bits, type=FLOATS, number=range(9), input=(ABSENT, "packed")),
-    group(
-        "diagonal_matrix1:value",
-        value,
-        type={name: kind for name, kind in TYPES.items() if not kind.is_floating_point},
-        number=("0", "ones", "low", "top", "bytes"),
-        input=(ABSENT, "packed"),
-    ),
-    group(
-        "diagonal_matrix1:binding",
-        binding,
-        type=TYPES_BY_SIZE,
-        input=(ABSENT, "packed", "rows"),
-        output=("packed", "rows", "gaps"),
-        offset=(0, 16, 80, 240, 4080),
-        alignment=(0, 8, 32, 256),
-        tail=(0, 4, 5, 64),
-    ),
-    group(
-        "diagonal_matrix1:cut",
-        cut,
-        type=TYPES_BY_SIZE,
-        shape=("wide", "tall", "square", "batch"),
-        band=("strip", "kept_strip", "upper"),
-        input=(ABSENT, "packed", "permuted", "broadcast"),
-        output=("packed", "rows", "permuted"),
-        limits=("cut", "cut_floor", "floor"),
-        device=GPU_AND_OWN,
-    ),
-    group("diagonal_matrix1:long", long, shape=("tall",), device=GPU),
-    group("diagonal_matrix1:page", page, example=("1", "2", "3", "4"), default="all"),
-)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Parameters, group
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Groups, Parameters
 from dmlvk.conformance.cases.values import SPECIAL_BITS
 from dmlvk.data_type import DataType
 from dmlvk.operators import ElementWiseAddDesc
@@ -34,6 +34,16 @@ def floats(numbers: np.random.Generator, kind: str, mantissas: int) -> Array:
     return signs | exponents << 23 | numbers.integers(0, 1 << 23, COUNT, np.uint32) & mantissas
 
 
+GROUPS = Groups("element_wise_add", declared_form(ElementWiseAddDesc))
+
+
+@GROUPS.of(
+    a=(*EXPONENTS, "special"),
+    b=(*EXPONENTS, "special"),
+    mantissas=MANTISSAS,
+    path=(PLANNERS_CHOICE, *KERNEL_PATHS[ElementWiseAddDesc]),
+    device=DEVICES,
+)
 def kinds(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Sums of numbers of each kind; among them numbers and their negatives, and two zeros of either sign."""
     a, b = (floats(numbers, kind, p.mantissas) for kind in (p.a, p.b))
@@ -43,17 +53,3 @@ def kinds(numbers: np.random.Generator, p: Parameters) -> Workload:
     tensor = TensorDesc(DataType.FLOAT32, (COUNT,))
     desc = ElementWiseAddDesc(a_tensor=tensor, b_tensor=tensor)
     return Workload(desc, {"a_tensor": a.view(np.float32), "b_tensor": b.view(np.float32)}, device_type=p.device)
-
-
-GROUPS = (
-    declared_form(ElementWiseAddDesc),
-    group(
-        "element_wise_add:kinds",
-        kinds,
-        a=(*EXPONENTS, "special"),
-        b=(*EXPONENTS, "special"),
-        mantissas=MANTISSAS,
-        path=(PLANNERS_CHOICE, *KERNEL_PATHS[ElementWiseAddDesc]),
-        device=DEVICES,
-    ),
-)

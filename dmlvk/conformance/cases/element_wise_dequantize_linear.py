@@ -7,8 +7,8 @@ import numpy as np
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.byte_table import BYTES
-from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Parameters, group
-from dmlvk.conformance.cases.element_wise_quantize_linear import BROKEN_RULES, parameters_group
+from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Groups, Parameters
+from dmlvk.conformance.cases.element_wise_quantize_linear import BROKEN_RULES, add_parameters
 from dmlvk.data_type import DataType
 from dmlvk.operators import ElementWiseDequantizeLinearDesc
 from dmlvk.tensor_desc import TensorDesc
@@ -16,6 +16,12 @@ from dmlvk.tensor_desc import TensorDesc
 __all__ = ["BROKEN_RULES", "GROUPS"]
 
 
+GROUPS = Groups("element_wise_dequantize_linear", declared_form(ElementWiseDequantizeLinearDesc))
+
+
+@GROUPS.of(
+    mantissas=("random", "ones", "none"), type=BYTES, zero_point=(0, 117, 255), path=(PLANNERS_CHOICE, "integers")
+)
 def exponents(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Every byte times scales of every exponent: denormals, roundings up to the next power of two, infinities, NaN."""
     mantissas = numbers.integers(0, 1 << 23, 512, np.uint32)
@@ -35,15 +41,4 @@ def exponents(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, inputs)
 
 
-GROUPS = (
-    declared_form(ElementWiseDequantizeLinearDesc),
-    group(
-        "element_wise_dequantize_linear:exponents",
-        exponents,
-        mantissas=("random", "ones", "none"),
-        type=BYTES,
-        zero_point=(0, 117, 255),
-        path=(PLANNERS_CHOICE, "integers"),
-    ),
-    parameters_group(ElementWiseDequantizeLinearDesc),
-)
+add_parameters(GROUPS, ElementWiseDequantizeLinearDesc)

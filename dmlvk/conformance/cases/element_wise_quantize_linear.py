@@ -11,7 +11,7 @@ import numpy as np
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.byte_table import BYTES
-from dmlvk.conformance.cases.combinations import DEVICES, Group, Parameters, group
+from dmlvk.conformance.cases.combinations import DEVICES, Groups, Parameters, only
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -57,22 +57,6 @@ def near(numbers: np.random.Generator, scale: Any, sizes: tuple[int, ...]) -> np
     return np.where(numbers.random(sizes) < 0.1, numbers.choice(SPECIAL, sizes), value).astype(np.float32)
 
 
-def thresholds(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Floats at, just below and just above every place where the result changes."""
-    scale = np.full(1, p.scale, np.float32)
-    with np.errstate(all="ignore"):
-        middle = ((np.arange(1024) - 512) / 2 * scale).astype(np.float32)
-        ends = [np.nextafter(middle, np.float32(end)) for end in (-np.inf, np.inf)]
-    values = np.concatenate([middle, *ends, SPECIAL])
-    zero_point = np.array([p.zero_point], np.uint8).view(p.type.numpy_dtype)
-    desc = ElementWiseQuantizeLinearDesc(
-        input_tensor=TensorDesc(DataType.FLOAT32, values.shape),
-        scale_tensor=TensorDesc(DataType.FLOAT32, (1,)),
-        zero_point_tensor=TensorDesc(p.type, (1,)),
-    )
-    return Workload(desc, {"input_tensor": values, "scale_tensor": scale, "zero_point_tensor": zero_point})
-
-
 def parameters(operator: LinearOperator, numbers: np.random.Generator, p: Parameters) -> Workload:
     """Scales and zero points for all elements, for channels, and for each element."""
     sizes = (2, 6, 5, 7) if p.rows == "odd" else (2, 6, 5, 16)
@@ -98,23 +82,39 @@ def parameters(operator: LinearOperator, numbers: np.random.Generator, p: Parame
     return Workload(desc, inputs, device_type=p.device, limits=p.limits)
 
 
-def parameters_group(operator: LinearOperator) -> Group:
+def add_parameters(groups: Groups, operator: LinearOperator) -> None:
     """The cases of where scales and zero points lie."""
-    return group(
-        f"{operator.stem}:parameters",
+    groups.add(
+        "parameters",
         partial(parameters, operator),
         scale=PLACES,
         zero_point=PLACES,
         type=BYTES,
         rows=("odd", "whole"),
-        limits={"own": LIMITS["own"], "floor": LIMITS["floor"]},
+        limits=only(LIMITS, "own", "floor"),
         device=DEVICES,
         about=" ".join((parameters.__doc__ or "").split()),
     )
 
 
-GROUPS = (
-    declared_form(ElementWiseQuantizeLinearDesc),
-    group("element_wise_quantize_linear:thresholds", thresholds, scale=SCALES, type=BYTES, zero_point=(0, 1, 128, 255)),
-    parameters_group(ElementWiseQuantizeLinearDesc),
-)
+GROUPS = Groups("element_wise_quantize_linear", declared_form(ElementWiseQuantizeLinearDesc))
+
+
+@GROUPS.of(scale=SCALES, type=BYTES, zero_point=(0, 1, 128, 255))
+def thresholds(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Floats at, just below and just above every place where the result changes."""
+    scale = np.full(1, p.scale, np.float32)
+    with np.errstate(all="ignore"):
+        middle = ((np.arange(1024) - 512) / 2 * scale).astype(np.float32)
+        ends = [np.nextafter(middle, np.float32(end)) for end in (-np.inf, np.inf)]
+    values = np.concatenate([middle, *ends, SPECIAL])
+    zero_point = np.array([p.zero_point], np.uint8).view(p.type.numpy_dtype)
+    desc = ElementWiseQuantizeLinearDesc(
+        input_tensor=TensorDesc(DataType.FLOAT32, values.shape),
+        scale_tensor=TensorDesc(DataType.FLOAT32, (1,)),
+        zero_point_tensor=TensorDesc(p.type, (1,)),
+    )
+    return Workload(desc, {"input_tensor": values, "scale_tensor": scale, "zero_point_tensor": zero_point})
+
+
+add_parameters(GROUPS, ElementWiseQuantizeLinearDesc)

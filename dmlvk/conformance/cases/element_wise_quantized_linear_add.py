@@ -10,7 +10,7 @@ import numpy as np
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.byte_table import BYTES, PAIRS
-from dmlvk.conformance.cases.combinations import DEVICES, Parameters, group
+from dmlvk.conformance.cases.combinations import DEVICES, Groups, Parameters, only
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -62,6 +62,21 @@ def workload(
     return Workload(desc, inputs, device_type=getattr(p, "device", None), limits=getattr(p, "limits", LIMITS["own"]))
 
 
+# The table of pairs does not fit into the small storage buffers of these limits.
+GROUPS = Groups(
+    "element_wise_quantized_linear_add",
+    declared_form(ElementWiseQuantizedLinearAddDesc, left_out=lambda labels: labels["limits"] == "cut"),
+)
+
+
+@GROUPS.of(
+    scales=SCALES,
+    zero_points=ZERO_POINTS,
+    a=BYTES,
+    b=BYTES,
+    output=BYTES,
+    path=KERNEL_PATHS[ElementWiseQuantizedLinearAddDesc],
+)
 def pairs(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Every pair of bytes, with ordinary scales, with sums that lie between two integers, and with odd scales."""
     kinds = {"a_tensor": p.a, "b_tensor": p.b, "output_tensor": p.output}
@@ -70,6 +85,14 @@ def pairs(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, p.scales, p.zero_points, p, sides, **tensors)
 
 
+@GROUPS.of(
+    shape=("row", "channel", "one", "image"),
+    side=("a", "b"),
+    rows=("odd", "whole"),
+    parameters=("bound", "owned"),
+    limits=only(LIMITS, "own", "floor"),
+    device=DEVICES,
+)
 def broadcast(numbers: np.random.Generator, p: Parameters) -> Workload:
     """A tensor that is one row, one column or one number for each channel, added to another from either side."""
     sizes = (2, 6, 5, 7) if p.rows == "odd" else (2, 6, 5, 16)
@@ -79,29 +102,3 @@ def broadcast(numbers: np.random.Generator, p: Parameters) -> Workload:
     flags = TensorFlags.OWNED_BY_DML if p.parameters == "owned" else TensorFlags.NONE
     tensors = {"a_tensor": a, "b_tensor": b, "output_tensor": whole}
     return workload(numbers, SCALES["eighths"], ZERO_POINTS["odd"], p, {}, flags=flags, **tensors)
-
-
-GROUPS = (
-    # The table of pairs does not fit into the small storage buffers of these limits.
-    declared_form(ElementWiseQuantizedLinearAddDesc, left_out=lambda labels: labels["limits"] == "cut"),
-    group(
-        "element_wise_quantized_linear_add:pairs",
-        pairs,
-        scales=SCALES,
-        zero_points=ZERO_POINTS,
-        a=BYTES,
-        b=BYTES,
-        output=BYTES,
-        path=KERNEL_PATHS[ElementWiseQuantizedLinearAddDesc],
-    ),
-    group(
-        "element_wise_quantized_linear_add:broadcast",
-        broadcast,
-        shape=("row", "channel", "one", "image"),
-        side=("a", "b"),
-        rows=("odd", "whole"),
-        parameters=("bound", "owned"),
-        limits={"own": LIMITS["own"], "floor": LIMITS["floor"]},
-        device=DEVICES,
-    ),
-)

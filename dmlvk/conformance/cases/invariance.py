@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Way, Workload
 from dmlvk.conformance.cases import diagonal_matrix1, one_hot, slice1
-from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Parameters, group, only
+from dmlvk.conformance.cases.combinations import PLANNERS_CHOICE, Groups, Parameters, only
 from dmlvk.conformance.cases.layouts import SIZES, TYPES, TYPES_BY_SIZE, lay_out
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     OPERATOR,
@@ -58,25 +58,21 @@ def placed(workload: Workload, p: Parameters) -> Workload:
 
 
 def convolution_placement(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """The same tensors at other offsets, in one buffer, in a sequence, beside other work: the same output."""
     layouts = {"input_tensor": p.layout, "output_tensor": p.layout}
     return placed(convolution(numbers, p, p.shape, layouts=layouts), p)
 
 
 def slice1_placement(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """The same tensors at other offsets, in one buffer, in a sequence, beside other work: the same output."""
     desc = slice1.describe(lay_out(p.type, (37, 70), p.input), (1, 3), (35, 64), (-1, p.step))
     return placed(slice1.random_workload(numbers, desc, p), p)
 
 
 def one_hot_placement(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """The same tensors at other offsets, in one buffer, in a sequence, beside other work: the same output."""
     desc = one_hot.describe(p.index, p.type, SIZES[3], 1, output=p.output)
     return placed(one_hot.workload(numbers, desc, p), p)
 
 
 def diagonal_matrix1_placement(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """The same tensors at other offsets, in one buffer, in a sequence, beside other work: the same output."""
     value = diagonal_matrix1.random_value(numbers, p.type)
     desc = diagonal_matrix1.describe(p.type, SIZES[3], (-5, 9), value, source="rows", output=p.output)
     return placed(diagonal_matrix1.workload(numbers, desc, p), p)
@@ -88,61 +84,66 @@ def _is_one_of_each(labels: Mapping[str, str]) -> bool:
 
 
 SOME_SHAPES = only(SHAPES, "odd", "vectors", "pointwise", "depthwise", "first_layer_small")
-
-GROUPS = (
-    group(
-        f"{OPERATOR}:batch",
-        batch,
-        **only(TYPE_PARAMETERS, "in", "out"),
-        shape=SOME_SHAPES,
-        layout=("packed", "channels_last"),
-        images=(1, 2, 7, 32),
-        position=POSITIONS,
-        path=ALL_PATHS,
-        keep=_is_one_of_each,
-    ),
-    group(
-        f"{OPERATOR}:batch_of_parts",
-        batch,
-        shape={"many_steps": CaseShape(1, 144, (5, 7), 40, (3, 3), **SAME)},
-        layout=("packed", "channels_last"),
-        images=(1, 16),
-        position=POSITIONS,
-        path=("matrix", "split_k", "split_k/3", "vectors/3"),
-        keep=_is_one_of_each,
-        about="One image among others, where its sums are cut into shares: its output is that of the image alone.",
-    ),
-    group(
-        f"{OPERATOR}:placement",
-        convolution_placement,
-        shape=SOME_SHAPES,
-        layout=("packed", "channels_last"),
-        way=WAYS,
-        path=ALL_PATHS,
-        keep=suits,
-    ),
-    group(
-        "slice1:placement",
-        slice1_placement,
-        type=TYPES_BY_SIZE,
-        input=("packed", "rows", "permuted"),
-        step=(1, -2),
-        way=WAYS,
-        path=(PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc]),
-    ),
-    group(
-        "one_hot:placement",
-        one_hot_placement,
-        index=only(TYPES, "uint32", "int64"),
-        type=TYPES_BY_SIZE,
-        output=("packed", "gaps"),
-        way=WAYS,
-    ),
-    group(
-        "diagonal_matrix1:placement",
-        diagonal_matrix1_placement,
-        type=TYPES_BY_SIZE,
-        output=("packed", "gaps"),
-        way=WAYS,
-    ),
+PLACEMENT = "The same tensors at other offsets, in one buffer, in a sequence, beside other work: the same output."
+CONVOLUTIONS = Groups(OPERATOR)
+CONVOLUTIONS.add(
+    "batch",
+    batch,
+    **only(TYPE_PARAMETERS, "in", "out"),
+    shape=SOME_SHAPES,
+    layout=("packed", "channels_last"),
+    images=(1, 2, 7, 32),
+    position=POSITIONS,
+    path=ALL_PATHS,
+    keep=_is_one_of_each,
 )
+CONVOLUTIONS.add(
+    "batch_of_parts",
+    batch,
+    shape={"many_steps": CaseShape(1, 144, (5, 7), 40, (3, 3), **SAME)},
+    layout=("packed", "channels_last"),
+    images=(1, 16),
+    position=POSITIONS,
+    path=("matrix", "split_k", "split_k/3", "vectors/3"),
+    keep=_is_one_of_each,
+    about="One image among others, where its sums are cut into shares: its output is that of the image alone.",
+)
+CONVOLUTIONS.add(
+    "placement",
+    convolution_placement,
+    shape=SOME_SHAPES,
+    layout=("packed", "channels_last"),
+    way=WAYS,
+    path=ALL_PATHS,
+    keep=suits,
+    about=PLACEMENT,
+)
+SLICES, ONE_HOTS, DIAGONALS = Groups("slice1"), Groups("one_hot"), Groups("diagonal_matrix1")
+SLICES.add(
+    "placement",
+    slice1_placement,
+    type=TYPES_BY_SIZE,
+    input=("packed", "rows", "permuted"),
+    step=(1, -2),
+    way=WAYS,
+    path=(PLANNERS_CHOICE, *KERNEL_PATHS[Slice1Desc]),
+    about=PLACEMENT,
+)
+ONE_HOTS.add(
+    "placement",
+    one_hot_placement,
+    index=only(TYPES, "uint32", "int64"),
+    type=TYPES_BY_SIZE,
+    output=("packed", "gaps"),
+    way=WAYS,
+    about=PLACEMENT,
+)
+DIAGONALS.add(
+    "placement",
+    diagonal_matrix1_placement,
+    type=TYPES_BY_SIZE,
+    output=("packed", "gaps"),
+    way=WAYS,
+    about=PLACEMENT,
+)
+GROUPS = (*CONVOLUTIONS, *SLICES, *ONE_HOTS, *DIAGONALS)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import Parameters, group
+from dmlvk.conformance.cases.combinations import Groups, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
@@ -75,6 +75,14 @@ def laid_out(data_type: DataType, sizes: tuple[int, ...], layout: str) -> Tensor
     return TensorDesc(data_type, sizes, strides)
 
 
+GROUPS = Groups("max_pooling2", declared_form(MaxPooling2Desc))
+
+
+@GROUPS.of(
+    window=WINDOWS,
+    layout=("NCHW", "NHWC"),
+    type={kind.name.lower(): kind for kind in (DataType.INT8, DataType.UINT8, DataType.INT16)},
+)
 def windows(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The windows of networks, in both layouts, of each type that kernels take words of."""
     sizes, fields = p.window[-1], pooled(p.window)
@@ -84,15 +92,3 @@ def windows(numbers: np.random.Generator, p: Parameters) -> Workload:
     )
     inputs = {"input_tensor": random_array(numbers, desc.input_tensor)}
     return Workload(desc, inputs, limits=LIMITS["own"])
-
-
-GROUPS = (
-    declared_form(MaxPooling2Desc),
-    group(
-        "max_pooling2:windows",
-        windows,
-        window=WINDOWS,
-        layout=("NCHW", "NHWC"),
-        type={kind.name.lower(): kind for kind in (DataType.INT8, DataType.UINT8, DataType.INT16)},
-    ),
-)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import GPU, GPU_AND_OWN, Parameters, group
+from dmlvk.conformance.cases.combinations import GPU, GPU_AND_OWN, Groups, Parameters
 from dmlvk.conformance.cases.layouts import (
     FLOATS,
     INPUT_LAYOUTS,
@@ -106,14 +106,6 @@ def workload(numbers: np.random.Generator, desc: OneHotDesc, p: Parameters, **fi
     return Workload(desc, inputs, device_type=p.device, **fields)
 
 
-def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Any layout of indices and output, along any axis."""
-    sizes = SIZES[p.rank]
-    axis = {"first": 0, "middle": p.rank // 2, "last": p.rank - 1}[p.axis]
-    desc = describe(p.index, p.type, sizes, axis, indices=p.indices, output=p.output)
-    return workload(numbers, desc, p)
-
-
 def _keeps(labels: Mapping[str, str]) -> bool:
     rank, axis = int(labels["rank"]), labels["axis"]
     if rank == 1:
@@ -122,6 +114,34 @@ def _keeps(labels: Mapping[str, str]) -> bool:
     return not (rank == 2 and axis == "middle") and not (labels["indices"] == "interleaved" and axis != "first")
 
 
+GROUPS = Groups("one_hot")
+
+
+@GROUPS.of(
+    type=TYPES,
+    index=INDEX_TYPES,
+    rank=range(1, 9),
+    axis=("first", "middle", "last"),
+    indices=[name for name in INPUT_LAYOUTS if name != "interleaved"],
+    output=OUTPUT_LAYOUTS,
+    path=KERNEL_PATHS[OneHotDesc],
+    keep=_keeps,
+)
+def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Any layout of indices and output, along any axis."""
+    sizes = SIZES[p.rank]
+    axis = {"first": 0, "middle": p.rank // 2, "last": p.rank - 1}[p.axis]
+    desc = describe(p.index, p.type, sizes, axis, indices=p.indices, output=p.output)
+    return workload(numbers, desc, p)
+
+
+@GROUPS.of(
+    type=INDEX_TYPES,
+    value=tuple(INDICES),
+    axis=("innermost", "other"),
+    device=GPU_AND_OWN,
+    keep=lambda labels: fits_type(labels["value"], labels["type"]),
+)
 def index(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The index in every second sequence, and random ones between; along the innermost dimension or another one."""
     depth, others = 23, 14
@@ -134,6 +154,11 @@ def index(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, {"indices_tensor": indices, "values_tensor": values}, device_type=p.device)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    shape=("last", "first", "more", "matrix", "cube", "middle", "far", "broadcast", "reversed"),
+    axis=(0, 1, 2),
+)
 def values(numbers: np.random.Generator, p: Parameters) -> Workload:
     """OnValue is element 1 along the last dimension larger than 1; all else is ignored."""
     sizes, layout_strides = {
@@ -151,6 +176,7 @@ def values(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, describe(DataType.INT32, p.type, (3, 19, 11), p.axis, values=tensor), p)
 
 
+@GROUPS.of(type=FLOATS, axis=(0, 1), output=("packed", "permuted", "gaps"))
 def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
     """NaN payloads, -0.0 and denormals arrive unchanged."""
     desc = describe(DataType.INT32, p.type, (13, 9), p.axis, output=p.output)
@@ -161,27 +187,60 @@ def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, {**limits.inputs, "values_tensor": pair.view(p.type.numpy_dtype)}, device_type=p.device)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    index=INDEX_TYPES,
+    depth=(1, 2, 3, 15, 16, 17, 255, 4099, 65_537),
+    axis=("innermost", "other"),
+    device=GPU_AND_OWN,
+)
 def depth(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Sequences of many lengths, down to a single element."""
     sizes, axis = ((7, p.depth), 1) if p.axis == "innermost" else ((p.depth, 7), 0)
     return workload(numbers, describe(p.index, p.type, sizes, axis), p)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    index=INDEX_TYPES,
+    row=(1, 2, 3, 4, 7, 16, 33, 161),
+    output=("packed", "rows"),
+    device=GPU_AND_OWN,
+)
 def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Outputs whose rows run along the indices and begin anywhere in a word or a block."""
     return workload(numbers, describe(p.index, p.type, (3, 70, p.row), 1, output=p.output), p)
 
 
+@GROUPS.of(type=TYPES_BY_SIZE, index=INDEX_TYPES, row=(1024, 1040), depth=(7, 150), device=GPU)
 def rows_of_blocks(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Outputs whose rows run along the indices in whole blocks, enough of them for each processor."""
     return workload(numbers, describe(p.index, p.type, (3, p.depth, p.row), 1), p, limits=SMALL_WORKGROUPS)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    index=INDEX_TYPES,
+    rows=(16, 304, 2000),
+    depth=(16, 48, 272),
+    output=("packed", "rows"),
+    device=GPU_AND_OWN,
+    path=("rows",),
+)
 def whole_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Outputs whose rows are whole blocks, of which a workgroup writes many after it has loaded their indices."""
     return workload(numbers, describe(p.index, p.type, (p.rows, p.depth), 1, output=p.output), p)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    index=INDEX_TYPES,
+    axis=(0, 1),
+    offset=(0, 16, 80, 240, 4080),
+    alignment=(0, 8, 32, 256),
+    output=("packed", "rows", "gaps"),
+    tail=(0, 4, 5, 64),
+)
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors at many offsets in their buffers, and a tail after the output."""
     desc = describe(p.index, p.type, (9, 41), p.axis, output=with_tail(p.type, (9, 41), p))
@@ -190,6 +249,15 @@ def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p, offsets=offsets)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    index=INDEX_TYPES,
+    shape=("long_sequences", "tall_sequences", "many_indices", "middle"),
+    indices=("packed", "gaps", "permuted"),
+    output=("packed", "rows", "permuted"),
+    limits=("cut", "cut_floor", "floor"),
+    device=GPU_AND_OWN,
+)
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Sequences and indices that span several memory segments and several storage buffer ranges."""
     count = 9001 // p.type.size_in_bytes
@@ -203,6 +271,7 @@ def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p, limits=LIMITS[p.limits], offsets={"output_tensor": 32})
 
 
+@GROUPS.of(axis=(1,), device=GPU)
 def long(numbers: np.random.Generator, p: Parameters) -> Workload:
     """More than 65,535 workgroups, along an axis of more than 2^16 elements."""
     count = SMALL_WORKGROUPS["max_compute_work_group_invocations"]
@@ -212,6 +281,7 @@ def long(numbers: np.random.Generator, p: Parameters) -> Workload:
     return workload(numbers, desc, p, limits=SMALL_WORKGROUPS)
 
 
+@GROUPS.of(example=("1", "2", "3", "4"), default="all")
 def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The four examples of the operator's page."""
     kind, indices, pair, axis, expected = {
@@ -232,98 +302,3 @@ def page(numbers: np.random.Generator, p: Parameters) -> Workload:
         axis=axis,
     )
     return Workload(desc, inputs, np.array(expected, np.float32).reshape(1, 1, 3, 4))
-
-
-GROUPS = (
-    group(
-        "one_hot:layout",
-        layout,
-        type=TYPES,
-        index=INDEX_TYPES,
-        rank=range(1, 9),
-        axis=("first", "middle", "last"),
-        indices=[name for name in INPUT_LAYOUTS if name != "interleaved"],
-        output=OUTPUT_LAYOUTS,
-        path=KERNEL_PATHS[OneHotDesc],
-        keep=_keeps,
-    ),
-    group(
-        "one_hot:index",
-        index,
-        type=INDEX_TYPES,
-        value=tuple(INDICES),
-        axis=("innermost", "other"),
-        device=GPU_AND_OWN,
-        keep=lambda labels: fits_type(labels["value"], labels["type"]),
-    ),
-    group(
-        "one_hot:values",
-        values,
-        type=TYPES_BY_SIZE,
-        shape=("last", "first", "more", "matrix", "cube", "middle", "far", "broadcast", "reversed"),
-        axis=(0, 1, 2),
-    ),
-    group("one_hot:bits", bits, type=FLOATS, axis=(0, 1), output=("packed", "permuted", "gaps")),
-    group(
-        "one_hot:depth",
-        depth,
-        type=TYPES_BY_SIZE,
-        index=INDEX_TYPES,
-        depth=(1, 2, 3, 15, 16, 17, 255, 4099, 65_537),
-        axis=("innermost", "other"),
-        device=GPU_AND_OWN,
-    ),
-    group(
-        "one_hot:rows",
-        rows,
-        type=TYPES_BY_SIZE,
-        index=INDEX_TYPES,
-        row=(1, 2, 3, 4, 7, 16, 33, 161),
-        output=("packed", "rows"),
-        device=GPU_AND_OWN,
-    ),
-    group(
-        "one_hot:rows_of_blocks",
-        rows_of_blocks,
-        type=TYPES_BY_SIZE,
-        index=INDEX_TYPES,
-        row=(1024, 1040),
-        depth=(7, 150),
-        device=GPU,
-    ),
-    group(
-        "one_hot:whole_rows",
-        whole_rows,
-        type=TYPES_BY_SIZE,
-        index=INDEX_TYPES,
-        rows=(16, 304, 2000),
-        depth=(16, 48, 272),
-        output=("packed", "rows"),
-        device=GPU_AND_OWN,
-        path=("rows",),
-    ),
-    group(
-        "one_hot:binding",
-        binding,
-        type=TYPES_BY_SIZE,
-        index=INDEX_TYPES,
-        axis=(0, 1),
-        offset=(0, 16, 80, 240, 4080),
-        alignment=(0, 8, 32, 256),
-        output=("packed", "rows", "gaps"),
-        tail=(0, 4, 5, 64),
-    ),
-    group(
-        "one_hot:cut",
-        cut,
-        type=TYPES_BY_SIZE,
-        index=INDEX_TYPES,
-        shape=("long_sequences", "tall_sequences", "many_indices", "middle"),
-        indices=("packed", "gaps", "permuted"),
-        output=("packed", "rows", "permuted"),
-        limits=("cut", "cut_floor", "floor"),
-        device=GPU_AND_OWN,
-    ),
-    group("one_hot:long", long, axis=(1,), device=GPU),
-    group("one_hot:page", page, example=("1", "2", "3", "4"), default="all"),
-)

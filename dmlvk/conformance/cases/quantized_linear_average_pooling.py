@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import Parameters, group
+from dmlvk.conformance.cases.combinations import Groups, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.max_pooling2 import WINDOW_RULES, WINDOWS, laid_out, pooled
 from dmlvk.conformance.cases.values import random_array
@@ -40,6 +40,16 @@ SCALES: Mapping[str, tuple[float, float]] = {
 }
 
 
+GROUPS = Groups("quantized_linear_average_pooling", declared_form(QuantizedLinearAveragePoolingDesc))
+
+
+@GROUPS.of(
+    window=MEAN_WINDOWS,
+    layout=("NCHW", "NHWC"),
+    type={kind.name.lower(): kind for kind in (DataType.INT8, DataType.UINT8)},
+    scales=SCALES,
+    padding=("counts", "does_not"),
+)
 def windows(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The windows of networks, in both layouts, with scales for which many means lie between two integers."""
     sizes, fields = p.window[-1], pooled(p.window)
@@ -57,17 +67,3 @@ def windows(numbers: np.random.Generator, p: Parameters) -> Workload:
     )
     inputs = {"input_tensor": random_array(numbers, desc.input_tensor), **parameters}
     return Workload(desc, inputs, limits=LIMITS["own"])
-
-
-GROUPS = (
-    declared_form(QuantizedLinearAveragePoolingDesc),
-    group(
-        "quantized_linear_average_pooling:windows",
-        windows,
-        window=MEAN_WINDOWS,
-        layout=("NCHW", "NHWC"),
-        type={kind.name.lower(): kind for kind in (DataType.INT8, DataType.UINT8)},
-        scales=SCALES,
-        padding=("counts", "does_not"),
-    ),
-)

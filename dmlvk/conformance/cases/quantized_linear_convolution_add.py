@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Parameters, group
+from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Groups, Parameters
 from dmlvk.conformance.cases.element_wise_quantized_linear_add import ZERO_POINTS
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
@@ -42,6 +42,29 @@ SCALES: Mapping[str, tuple[float, float, float]] = {
 PATHS = (PLANNERS_CHOICE, "matrix", "split_k", "vectors")
 
 
+def _strides(sizes: Sequence[int], layout: str) -> tuple[int, ...] | None:
+    _, channels, height, width = sizes
+    return None if layout == "nchw" else (channels * height * width, 1, width * channels, channels)
+
+
+# The table of pairs does not fit into the small storage buffers of these limits.
+GROUPS = Groups(
+    "quantized_linear_convolution_add",
+    declared_form(QuantizedLinearConvolutionAddDesc, left_out=lambda labels: labels["limits"] == "cut"),
+)
+
+
+@GROUPS.of(
+    shape=SHAPES,
+    type={"uint8": DataType.UINT8, "int8": DataType.INT8},
+    layout=("nhwc", "nchw"),
+    order=("addend_first", "addend_second"),
+    scales=SCALES,
+    zero_points=ZERO_POINTS,
+    parameters=("owned", "bound"),
+    path=PATHS,
+    device=DEVICES,
+)
 def last_step(numbers: np.random.Generator, p: Parameters) -> Workload:
     """An addend that lies as the output does, in every order, so that a kernel may add in its last step."""
     images, channels, height, width, filters, taps, groups = p.shape
@@ -79,43 +102,18 @@ def last_step(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, inputs, device_type=p.device, limits=LIMITS["own"])
 
 
-def apart(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Paths whose kernels have no last step with a sum: a second kernel adds to the convolution's output in scratch."""
-    return last_step(numbers, p)
-
-
-def _strides(sizes: Sequence[int], layout: str) -> tuple[int, ...] | None:
-    _, channels, height, width = sizes
-    return None if layout == "nchw" else (channels * height * width, 1, width * channels, channels)
-
-
-GROUPS = (
-    # The table of pairs does not fit into the small storage buffers of these limits.
-    declared_form(QuantizedLinearConvolutionAddDesc, left_out=lambda labels: labels["limits"] == "cut"),
-    group(
-        "quantized_linear_convolution_add:last_step",
-        last_step,
-        shape=SHAPES,
-        type={"uint8": DataType.UINT8, "int8": DataType.INT8},
-        layout=("nhwc", "nchw"),
-        order=("addend_first", "addend_second"),
-        scales=SCALES,
-        zero_points=ZERO_POINTS,
-        parameters=("owned", "bound"),
-        path=PATHS,
-        device=DEVICES,
-    ),
-    group(
-        "quantized_linear_convolution_add:apart",
-        apart,
-        keep=lambda labels: labels["shape"] == labels["path"],
-        shape=SHAPES_APART,
-        type={"uint8": DataType.UINT8},
-        layout=("nhwc", "nchw"),
-        order=("addend_first", "addend_second"),
-        scales={"ordinary": SCALES["ordinary"]},
-        zero_points={"odd": ZERO_POINTS["odd"]},
-        parameters=("owned", "bound"),
-        path=tuple(SHAPES_APART),
-    ),
+GROUPS.add(
+    "apart",
+    last_step,
+    keep=lambda labels: labels["shape"] == labels["path"],
+    shape=SHAPES_APART,
+    type={"uint8": DataType.UINT8},
+    layout=("nhwc", "nchw"),
+    order=("addend_first", "addend_second"),
+    scales={"ordinary": SCALES["ordinary"]},
+    zero_points={"odd": ZERO_POINTS["odd"]},
+    parameters=("owned", "bound"),
+    path=tuple(SHAPES_APART),
+    about="Paths whose kernels have no last step with a sum: a second kernel adds to the convolution's output in "
+    "scratch.",
 )

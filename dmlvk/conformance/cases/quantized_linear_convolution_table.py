@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, GPU, PLANNERS_CHOICE, Parameters, group
+from dmlvk.conformance.cases.combinations import DEVICES, GPU, PLANNERS_CHOICE, Groups, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS, lay_out
 from dmlvk.conformance.cases.quantized_linear_convolution_add import SHAPES, SHAPES_APART
 from dmlvk.conformance.cases.values import random_array
@@ -27,6 +27,23 @@ TYPES_OF_BYTES = {"uint8": DataType.UINT8, "int8": DataType.INT8}
 ORDERS = ("channels_last", "packed")
 
 
+# With few storage buffers, plans are those of the convolution and of BYTE_TABLE.
+GROUPS = Groups(
+    "quantized_linear_convolution_table",
+    declared_form(QuantizedLinearConvolutionTableDesc, left_out=lambda labels: labels["limits"] == "floor"),
+)
+
+
+@GROUPS.of(
+    keep=lambda labels: labels["shape"] == "seven" or labels["path"] != "halo",
+    shape=SHAPES,
+    type=TYPES_OF_BYTES,
+    layout=ORDERS,
+    accumulators=BIASES,
+    parameters=("owned",),
+    path=PATHS,
+    device=DEVICES,
+)
 def last_step(numbers: np.random.Generator, p: Parameters) -> Workload:
     """A table of random bytes, so that each byte of the convolution's output counts."""
     images, channels, height, width, filters, taps, groups = p.shape
@@ -60,51 +77,29 @@ def last_step(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, inputs, device_type=p.device, limits=LIMITS["own"])
 
 
-def depthwise(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """The same where each channel is convolved by itself."""
-    return last_step(numbers, p)
+GROUPS.add(
+    "depthwise",
+    last_step,
+    default="all",
+    shape={"depthwise": SHAPES_APART["depthwise"]},
+    type=TYPES_OF_BYTES,
+    layout=ORDERS,
+    accumulators=BIASES,
+    parameters=("owned",),
+    path=("depthwise",),
+    device=GPU,
+    about="The same where each channel is convolved by itself.",
+)
 
 
-def apart(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Kernels without a last step that looks up, and tables that may change: a second kernel reads the output."""
-    return last_step(numbers, p)
-
-
-GROUPS = (
-    # With few storage buffers, plans are those of the convolution and of BYTE_TABLE.
-    declared_form(QuantizedLinearConvolutionTableDesc, left_out=lambda labels: labels["limits"] == "floor"),
-    group(
-        "quantized_linear_convolution_table:last_step",
-        last_step,
-        keep=lambda labels: labels["shape"] == "seven" or labels["path"] != "halo",
-        shape=SHAPES,
-        type=TYPES_OF_BYTES,
-        layout=ORDERS,
-        accumulators=BIASES,
-        parameters=("owned",),
-        path=PATHS,
-        device=DEVICES,
-    ),
-    group(
-        "quantized_linear_convolution_table:depthwise",
-        depthwise,
-        default="all",
-        shape={"depthwise": SHAPES_APART["depthwise"]},
-        type=TYPES_OF_BYTES,
-        layout=ORDERS,
-        accumulators=BIASES,
-        parameters=("owned",),
-        path=("depthwise",),
-        device=GPU,
-    ),
-    group(
-        "quantized_linear_convolution_table:apart",
-        apart,
-        shape={"odd": SHAPES["odd"]},
-        type=TYPES_OF_BYTES,
-        layout=ORDERS,
-        accumulators=BIASES,
-        parameters=("owned", "bound"),
-        path=("direct", "vectors"),
-    ),
+GROUPS.add(
+    "apart",
+    last_step,
+    shape={"odd": SHAPES["odd"]},
+    type=TYPES_OF_BYTES,
+    layout=ORDERS,
+    accumulators=BIASES,
+    parameters=("owned", "bound"),
+    path=("direct", "vectors"),
+    about="Kernels without a last step that looks up, and tables that may change: a second kernel reads the output.",
 )

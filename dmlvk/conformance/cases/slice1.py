@@ -14,9 +14,9 @@ from dmlvk.conformance.cases.combinations import (
     GPU,
     GPU_AND_OWN,
     PLANNERS_CHOICE,
+    Groups,
     Parameters,
     by_sizes,
-    group,
     only,
 )
 from dmlvk.conformance.cases.layouts import (
@@ -96,6 +96,34 @@ def random_workload(numbers: np.random.Generator, desc: Slice1Desc, p: Parameter
     return Workload(desc, {"input_tensor": random_array(numbers, desc.input_tensor)}, device_type=p.device, **fields)
 
 
+def _coprime(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The sizes, with the last one reduced until the last two are coprime."""
+    a, b = sizes[-2:]
+    while np.gcd(a, b) != 1:
+        b -= 1
+    return (*sizes[:-1], int(b))
+
+
+def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | None:
+    """Why the case is not supported: its tensor is not larger than a storage buffer of the device. Else None."""
+    largest = profile.limits.max_storage_buffer_range
+    if p.bytes > largest:
+        return None
+    return NotSupported("limit:memory", f"a tensor above maxStorageBufferRange, {largest}, is too large for a test")
+
+
+GROUPS = Groups("slice1")
+
+
+@GROUPS.of(
+    type=TYPES,
+    rank=range(1, 9),
+    input=INPUT_LAYOUTS,
+    output=OUTPUT_LAYOUTS,
+    steps=STEPS,
+    path=KERNEL_PATHS[Slice1Desc],
+    keep=fits_ranks,
+)
 def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
     """A window of a tensor in any layout, to any layout. It has a margin in dimensions with room for one."""
     sizes = SIZES[p.rank]
@@ -109,20 +137,14 @@ def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, describe(lay_out(p.type, sizes, p.input), margins, window, steps, output), p)
 
 
-def _coprime(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The sizes, with the last one reduced until the last two are coprime."""
-    a, b = sizes[-2:]
-    while np.gcd(a, b) != 1:
-        b -= 1
-    return (*sizes[:-1], int(b))
-
-
+@GROUPS.of(type=TYPES_BY_SIZE, shift=range(17), step=(1, -1, 2, -3), device=GPU_AND_OWN, path=PATHS)
 def window(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Long rows that begin at any element of a 16-byte block, with forward and backward strides."""
     desc = describe(lay_out(p.type, (3, 97)), (0, p.shift), (3, 79), (-1, p.step))
     return random_workload(numbers, desc, p)
 
 
+@GROUPS.of(type=TYPES_BY_SIZE, row=(1, 2, 3, 5, 7, 9, 15, 17, 33), step=(1, -1, 2, 3), device=DEVICES, path=PATHS)
 def short_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Many rows of about a block: neighbouring blocks hold parts of one, two or many rows."""
     count = 1 + (p.row - 1) * abs(p.step)
@@ -130,6 +152,7 @@ def short_rows(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, desc, p)
 
 
+@GROUPS.of(type=TYPES_BY_SIZE, step=(1, -1, 2, -2, -5), short=("one", "by_one"))
 def smaller_output(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Fewer elements than the window gives; a negative stride still starts at the window's end."""
     most = maximum_copied_elements((7, 29), (p.step, p.step))
@@ -138,18 +161,21 @@ def smaller_output(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, desc, p)
 
 
+@GROUPS.of(type=TYPES_BY_SIZE, step=(30, -30, 31, -31, 65_536, INT32_MAX, -INT32_MAX, INT32_MIN))
 def long_stride(numbers: np.random.Generator, p: Parameters) -> Workload:
     """A stride at least as long as the window: one element, at the window's begin or end."""
     desc = describe(lay_out(p.type, (6, 37)), (2, 5), (3, 30), (1, p.step))
     return random_workload(numbers, desc, p)
 
 
+@GROUPS.of(type={"uint8": DataType.UINT8}, step=(INT32_MAX, -INT32_MAX, INT32_MIN), default="none")
 def far_stride(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Strides of about 2^31 that reach a second element, in a broadcast dimension of 2^31 + 5 elements."""
     desc = describe(TensorDesc(p.type, ((1 << 31) + 5, 1), (0, 1)), (2, 0), ((1 << 31) + 2, 1), (p.step, 1))
     return random_workload(numbers, desc, p)
 
 
+@GROUPS.of(type=FLOATS, step=(1, -1, 2, -2), output=("packed", "permuted", "gaps"), path=PATHS)
 def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
     """NaN payloads, -0.0 and denormals arrive unchanged."""
     desc = describe(lay_out(p.type, (5, 21)), (0, 1), (5, 20), (1, p.step), p.output)
@@ -157,6 +183,13 @@ def bits(numbers: np.random.Generator, p: Parameters) -> Workload:
     return Workload(desc, {"input_tensor": array}, device_type=p.device)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    offset=(0, 16, 32, 80, 240, 272, 4080),
+    alignment=(0, 8, 32, 4096),
+    output=("packed", "rows", "gaps"),
+    tail=(0, 4, 5, 64),
+)
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors at many offsets in their buffers, with guaranteed alignments, and a tail after the output."""
     source = TensorDesc(p.type, (5, 67), guaranteed_base_offset_alignment=p.alignment)
@@ -165,6 +198,15 @@ def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, desc, p, offsets=offsets)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    shape=("rows", "columns", "square", "planes"),
+    input=("packed", "rows", "permuted", "broadcast"),
+    output=("packed", "rows", "gaps", "permuted"),
+    step=(1, -1, 3),
+    limits=("cut", "cut_floor", "floor"),
+    path=PATHS,
+)
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors that span several memory segments, each of several storage buffer ranges."""
     size = p.type.size_in_bytes
@@ -186,6 +228,15 @@ def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, desc, p, limits=LIMITS[p.limits], offsets={"output_tensor": 48})
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    shape=by_sizes((64, 64), (33, 129), (131, 32), (70, 70), (300, 37)),
+    shift=(0, 1, 5),
+    gap=(0, 1, 16),
+    step=(1, -1),
+    device=GPU_AND_OWN,
+    path=PATHS,
+)
 def transpose(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Rows of the output are columns of the input, with rows of any alignment."""
     (rows, columns), outer = p.shape, 2
@@ -196,6 +247,27 @@ def transpose(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, desc, p)
 
 
+GROUPS.add(
+    "transpose_whole_blocks",
+    transpose,
+    type=TYPES_BY_SIZE,
+    shape=by_sizes((64, 64), (160, 32), (560, 48)),
+    shift=(0,),
+    gap=(0,),
+    step=(1, -1),
+    path=("tiles",),
+    default="all",
+    about="Rows of the output are columns of the input, in whole blocks on both sides: kernels handle them apart.",
+)
+
+
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    rows={"8x17": (8, 17), "3x32": (3, 32)},
+    columns={"16x8": (16, 8), "19x5": (19, 5)},
+    gap=(0, 1, 16),
+    path=("tiles",),
+)
 def transpose_narrow(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Rows of the output are several dimensions, columns of the input too, each too narrow for a tile of its own."""
     (inner, outer), (first, second) = p.rows, p.columns
@@ -208,6 +280,17 @@ def transpose_narrow(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, describe(source, (0,) * 4, sizes, (1,) * 4, output), p)
 
 
+@GROUPS.of(
+    type=TYPES_BY_SIZE,
+    sizes=by_sizes((5, 67, 3, 2, 5), (7, 131, 8), (4, 3, 2, 5, 3, 7, 2, 4), (2, 3000)),
+    order=ORDERS,
+    shift=(0, 1),
+    gap=(0, 1, 16),
+    step=(1, -1, 2),
+    limits=FEWER_LIMITS,
+    device=GPU_AND_OWN,
+    path=("boxes",),
+)
 def permutation(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The dimensions, most of them narrow, in another order in the input; with a gap in the output, and steps."""
     sizes, rank = p.sizes, len(p.sizes)
@@ -225,6 +308,23 @@ def permutation(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, desc, p, limits=p.limits)
 
 
+GROUPS.add(
+    "rows_together",
+    permutation,
+    type=only(TYPES_BY_SIZE, "int8", "float16"),
+    sizes={"2x5x182x6": (2, 5, 182, 6)},
+    order={"rows_innermost": lambda _: (2, 0, 3, 1)},
+    shift=(0,),
+    gap={"three_rows": 3 * 182 * 6},
+    step=(1,),
+    limits={"own": LIMITS["own"]},
+    path=("boxes",),
+    default="all",
+    about="Five rows that kernels read two or four at a time: behind the last one is a gap that keeps its bytes.",
+)
+
+
+@GROUPS.of(step=(-1,), device=GPU)
 def long(numbers: np.random.Generator, p: Parameters) -> Workload:
     """More than 65,535 workgroups, and a dimension of more than 2^16 elements."""
     count = 65_536 * SMALL_WORKGROUPS["max_compute_work_group_invocations"] + 77
@@ -233,162 +333,17 @@ def long(numbers: np.random.Generator, p: Parameters) -> Workload:
     return random_workload(numbers, desc, p, limits=SMALL_WORKGROUPS)
 
 
+@GROUPS.of(bytes={"150MB": 150_000_001, "300MB": 300_000_001}, step=(1, -1), default="none", support=is_past_the_range)
 def large(numbers: np.random.Generator, p: Parameters) -> Workload:
     """More bytes than the least maxStorageBufferRange that Vulkan allows, and a window that starts at an odd byte."""
     desc = describe(lay_out(DataType.UINT8, (1, p.bytes)), (0, 1), (1, p.bytes - 1), (1, p.step))
     return random_workload(numbers, desc, p)
 
 
-def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | None:
-    """Why the case is not supported: its tensor is not larger than a storage buffer of the device. Else None."""
-    largest = profile.limits.max_storage_buffer_range
-    if p.bytes > largest:
-        return None
-    return NotSupported("limit:memory", f"a tensor above maxStorageBufferRange, {largest}, is too large for a test")
-
-
+@GROUPS.of(example=("1", "2"), default="all")
 def page(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The two examples of the operator's page."""
     steps, expected = {"1": ((1, 1, 2, 2), [[2, 4], [10, 12]]), "2": ((1, 1, -2, 2), [[14, 16], [6, 8]])}[p.example]
     desc = describe(lay_out(DataType.FLOAT32, (1, 1, 4, 4)), (0, 0, 0, 1), (1, 1, 4, 3), steps)
     source = np.arange(1, 17, dtype=np.float32).reshape(1, 1, 4, 4)
     return Workload(desc, {"input_tensor": source}, np.array(expected, np.float32).reshape(1, 1, 2, 2))
-
-
-GROUPS = (
-    group(
-        "slice1:layout",
-        layout,
-        type=TYPES,
-        rank=range(1, 9),
-        input=INPUT_LAYOUTS,
-        output=OUTPUT_LAYOUTS,
-        steps=STEPS,
-        path=KERNEL_PATHS[Slice1Desc],
-        keep=fits_ranks,
-    ),
-    group(
-        "slice1:window",
-        window,
-        type=TYPES_BY_SIZE,
-        shift=range(17),
-        step=(1, -1, 2, -3),
-        device=GPU_AND_OWN,
-        path=PATHS,
-    ),
-    group(
-        "slice1:short_rows",
-        short_rows,
-        type=TYPES_BY_SIZE,
-        row=(1, 2, 3, 5, 7, 9, 15, 17, 33),
-        step=(1, -1, 2, 3),
-        device=DEVICES,
-        path=PATHS,
-    ),
-    group(
-        "slice1:smaller_output", smaller_output, type=TYPES_BY_SIZE, step=(1, -1, 2, -2, -5), short=("one", "by_one")
-    ),
-    group(
-        "slice1:long_stride",
-        long_stride,
-        type=TYPES_BY_SIZE,
-        step=(30, -30, 31, -31, 65_536, INT32_MAX, -INT32_MAX, INT32_MIN),
-    ),
-    group(
-        "slice1:far_stride",
-        far_stride,
-        type={"uint8": DataType.UINT8},
-        step=(INT32_MAX, -INT32_MAX, INT32_MIN),
-        default="none",
-    ),
-    group("slice1:bits", bits, type=FLOATS, step=(1, -1, 2, -2), output=("packed", "permuted", "gaps"), path=PATHS),
-    group(
-        "slice1:binding",
-        binding,
-        type=TYPES_BY_SIZE,
-        offset=(0, 16, 32, 80, 240, 272, 4080),
-        alignment=(0, 8, 32, 4096),
-        output=("packed", "rows", "gaps"),
-        tail=(0, 4, 5, 64),
-    ),
-    group(
-        "slice1:cut",
-        cut,
-        type=TYPES_BY_SIZE,
-        shape=("rows", "columns", "square", "planes"),
-        input=("packed", "rows", "permuted", "broadcast"),
-        output=("packed", "rows", "gaps", "permuted"),
-        step=(1, -1, 3),
-        limits=("cut", "cut_floor", "floor"),
-        path=PATHS,
-    ),
-    group(
-        "slice1:transpose",
-        transpose,
-        type=TYPES_BY_SIZE,
-        shape=by_sizes((64, 64), (33, 129), (131, 32), (70, 70), (300, 37)),
-        shift=(0, 1, 5),
-        gap=(0, 1, 16),
-        step=(1, -1),
-        device=GPU_AND_OWN,
-        path=PATHS,
-    ),
-    group(
-        "slice1:transpose_whole_blocks",
-        transpose,
-        type=TYPES_BY_SIZE,
-        shape=by_sizes((64, 64), (160, 32), (560, 48)),
-        shift=(0,),
-        gap=(0,),
-        step=(1, -1),
-        path=("tiles",),
-        default="all",
-        about="Rows of the output are columns of the input, in whole blocks on both sides: kernels handle them apart.",
-    ),
-    group(
-        "slice1:transpose_narrow",
-        transpose_narrow,
-        type=TYPES_BY_SIZE,
-        rows={"8x17": (8, 17), "3x32": (3, 32)},
-        columns={"16x8": (16, 8), "19x5": (19, 5)},
-        gap=(0, 1, 16),
-        path=("tiles",),
-    ),
-    group(
-        "slice1:permutation",
-        permutation,
-        type=TYPES_BY_SIZE,
-        sizes=by_sizes((5, 67, 3, 2, 5), (7, 131, 8), (4, 3, 2, 5, 3, 7, 2, 4), (2, 3000)),
-        order=ORDERS,
-        shift=(0, 1),
-        gap=(0, 1, 16),
-        step=(1, -1, 2),
-        limits=FEWER_LIMITS,
-        device=GPU_AND_OWN,
-        path=("boxes",),
-    ),
-    group(
-        "slice1:rows_together",
-        permutation,
-        type=only(TYPES_BY_SIZE, "int8", "float16"),
-        sizes={"2x5x182x6": (2, 5, 182, 6)},
-        order={"rows_innermost": lambda _: (2, 0, 3, 1)},
-        shift=(0,),
-        gap={"three_rows": 3 * 182 * 6},
-        step=(1,),
-        limits={"own": LIMITS["own"]},
-        path=("boxes",),
-        default="all",
-        about="Five rows that kernels read two or four at a time: behind the last one is a gap that keeps its bytes.",
-    ),
-    group("slice1:long", long, step=(-1,), device=GPU),
-    group(
-        "slice1:large",
-        large,
-        bytes={"150MB": 150_000_001, "300MB": 300_000_001},
-        step=(1, -1),
-        default="none",
-        support=is_past_the_range,
-    ),
-    group("slice1:page", page, example=("1", "2"), default="all"),
-)

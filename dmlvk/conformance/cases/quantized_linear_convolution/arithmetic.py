@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import Parameters, group, only
+from dmlvk.conformance.cases.combinations import Groups, Parameters, only
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     GENERAL_PATHS,
     KINDS,
@@ -38,19 +38,6 @@ def zero_point_of(label: str, data_type: DataType) -> Array:
     return single({"min": limits.min, "max": limits.max, "middle": middle}[label], data_type)
 
 
-def zero_point(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Zero points at both ends of the range of their types, with data at both ends too."""
-    labels = {"input": p.zx, "filter": p.zw, "output": p.zy}
-    kinds = {"input": kind(p, "in"), "filter": kind(p, "filter"), "output": kind(p, "out")}
-    arrays = {
-        f"{name}_zero_point_tensor": zero_point_of(label, kinds[name])
-        for name, label in labels.items()
-        if label != "absent"
-    }
-    absent = [f"{name}_zero_point_tensor" for name, label in labels.items() if label == "absent"]
-    return convolution(numbers, p, p.shape, arrays=arrays, absent=absent)
-
-
 def small_data(numbers: np.random.Generator, p: Parameters, shape: CaseShape, reach: int = 3) -> dict[str, Array]:
     """Data within a few steps of zero points that are not in the middle, and scales of 1."""
     zero_points = {"input": single(17, kind(p, "in")), "filter": single(9, kind(p, "filter"))}
@@ -64,26 +51,6 @@ def small_data(numbers: np.random.Generator, p: Parameters, shape: CaseShape, re
         arrays[f"{name}_tensor"] = steps.astype(zero.dtype)
         arrays[f"{name}_zero_point_tensor"] = zero
     return arrays
-
-
-def tie(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Exact halves among the results: the multiplier is a power of two, and sums have either sign."""
-    arrays = small_data(numbers, p, p.shape)
-    arrays["filter_scale_tensor"] = np.array([2.0**-p.bits], np.float32)
-    bias = numbers.integers(-9, 10, p.shape.filters).astype(np.int32).reshape(p.shape.per_channel)
-    return convolution(numbers, p, p.shape, arrays={**arrays, "bias_tensor": bias})
-
-
-def saturation(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Results at, just inside and far past both ends of the output's range, for three zero points."""
-    shape = CaseShape(1, 1, (5, 9), 40, (1, 1))
-    arrays = small_data(numbers, p, shape, reach=2)
-    near = numbers.integers(-262, 263, shape.filters)
-    far = numbers.integers(-(2**31), 2**31, shape.filters)
-    bias = np.where(np.arange(shape.filters) % 4 == 0, far, near).astype(np.int32).reshape(shape.per_channel)
-    arrays["output_zero_point_tensor"] = zero_point_of(p.zy, kind(p, "out"))
-    arrays["output_scale_tensor"] = np.array([p.scale], np.float32)
-    return convolution(numbers, p, shape, arrays={**arrays, "bias_tensor": bias})
 
 
 def sums(numbers: np.random.Generator, p: Parameters) -> Workload:
@@ -125,6 +92,82 @@ def sums(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays, absent=absent)
 
 
+def one_tap(
+    numbers: np.random.Generator, p: Parameters, shape: CaseShape, bias: Array, filter_scale: Array
+) -> Workload:
+    """Sums of the bias and a single small product."""
+    arrays = small_data(numbers, p, shape, reach=1)
+    arrays["bias_tensor"] = bias.astype(np.int32).reshape(shape.per_channel)
+    arrays["filter_scale_tensor"] = filter_scale.astype(np.float32).reshape(shape.per_channel)
+    return convolution(numbers, p, shape, arrays=arrays)
+
+
+ONE_TAP = CaseShape(1, 1, (3, 5), 48, (1, 1))
+
+
+def _float_bits(numbers: np.random.Generator, low: int, high: int, count: int) -> Array:
+    return numbers.integers(low, high, count).astype(np.uint32).view(np.float32)
+
+
+CHANNELS = ("first_channel", "last_channel")
+UNDEFINED: Mapping[str, float] = {"0": 0.0, "-0": -0.0, "inf": np.inf, "-inf": -np.inf, "nan": np.nan}
+
+
+SOME_SHAPES = only(SHAPES, "odd", "vectors", "depthwise", "first_layer_small")
+
+
+GROUPS = Groups(OPERATOR)
+
+
+@GROUPS.of(**TYPE_PARAMETERS, zx=POINTS, zw=POINTS, zy=POINTS, shape=SOME_SHAPES, path=PATHS, keep=suits)
+def zero_point(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Zero points at both ends of the range of their types, with data at both ends too."""
+    labels = {"input": p.zx, "filter": p.zw, "output": p.zy}
+    kinds = {"input": kind(p, "in"), "filter": kind(p, "filter"), "output": kind(p, "out")}
+    arrays = {
+        f"{name}_zero_point_tensor": zero_point_of(label, kinds[name])
+        for name, label in labels.items()
+        if label != "absent"
+    }
+    absent = [f"{name}_zero_point_tensor" for name, label in labels.items() if label == "absent"]
+    return convolution(numbers, p, p.shape, arrays=arrays, absent=absent)
+
+
+@GROUPS.of(**TYPE_PARAMETERS, bits=(1, 2, 3), shape=SOME_SHAPES, path=PATHS, keep=suits)
+def tie(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Exact halves among the results: the multiplier is a power of two, and sums have either sign."""
+    arrays = small_data(numbers, p, p.shape)
+    arrays["filter_scale_tensor"] = np.array([2.0**-p.bits], np.float32)
+    bias = numbers.integers(-9, 10, p.shape.filters).astype(np.int32).reshape(p.shape.per_channel)
+    return convolution(numbers, p, p.shape, arrays={**arrays, "bias_tensor": bias})
+
+
+@GROUPS.of(out=tuple(KINDS), zy=("min", "max", "middle"), scale=(1.0, 0.5, 3.0), path=PATHS)
+def saturation(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Results at, just inside and far past both ends of the output's range, for three zero points."""
+    shape = CaseShape(1, 1, (5, 9), 40, (1, 1))
+    arrays = small_data(numbers, p, shape, reach=2)
+    near = numbers.integers(-262, 263, shape.filters)
+    far = numbers.integers(-(2**31), 2**31, shape.filters)
+    bias = np.where(np.arange(shape.filters) % 4 == 0, far, near).astype(np.int32).reshape(shape.per_channel)
+    arrays["output_zero_point_tensor"] = zero_point_of(p.zy, kind(p, "out"))
+    arrays["output_scale_tensor"] = np.array([p.scale], np.float32)
+    return convolution(numbers, p, shape, arrays={**arrays, "bias_tensor": bias})
+
+
+GROUPS.add(
+    "sum",
+    sums,
+    sum=("24", "31", "32", "33", "rows", "row"),
+    in_=tuple(KINDS),
+    filter=tuple(KINDS),
+    sign=("plus", "both"),
+    bias=("given", "absent"),
+    path=GENERAL_PATHS,
+)
+
+
+@GROUPS.of(in_=tuple(KINDS), filter=tuple(KINDS), path=GENERAL_PATHS)
 def cancellation(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Partial sums far above 2^24, which the rest of the sum cancels, so that the last bit of each one counts."""
     shape = CaseShape(1, 16_000, (1, 4), 6, (1, 1))
@@ -153,19 +196,7 @@ def cancellation(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays)
 
 
-def one_tap(
-    numbers: np.random.Generator, p: Parameters, shape: CaseShape, bias: Array, filter_scale: Array
-) -> Workload:
-    """Sums of the bias and a single small product."""
-    arrays = small_data(numbers, p, shape, reach=1)
-    arrays["bias_tensor"] = bias.astype(np.int32).reshape(shape.per_channel)
-    arrays["filter_scale_tensor"] = filter_scale.astype(np.float32).reshape(shape.per_channel)
-    return convolution(numbers, p, shape, arrays=arrays)
-
-
-ONE_TAP = CaseShape(1, 1, (3, 5), 48, (1, 1))
-
-
+@GROUPS.of(bits=(24, 25), in_=tuple(KINDS), filter=tuple(KINDS), path=PATHS)
 def bias(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Biases at the ends of the 32-bit range; the sums go past the ends."""
     shape = CaseShape(1, 1, (3, 4), 24, (1, 1))
@@ -176,6 +207,7 @@ def bias(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays={**arrays, **ones("input", "filter")})
 
 
+@GROUPS.of(step=("accumulator", "product", "beside"), out=tuple(KINDS), path=PATHS)
 def rounding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Each rounding of f32(f32(acc) * m), for results on or beside a half, where a missing rounding shows."""
     count = ONE_TAP.filters
@@ -197,6 +229,7 @@ def rounding(numbers: np.random.Generator, p: Parameters) -> Workload:
     return one_tap(numbers, p, ONE_TAP, sums_wanted * signs, (exact.view(np.int32) + steps).view(np.float32))
 
 
+@GROUPS.of(other=("w/y*x", "x/y*w", "once"), path=PATHS)
 def order(numbers: np.random.Generator, p: Parameters) -> Workload:
     """f32(f32(sx * sw) / sy) is near a power of two, and another order of the operations gives another number."""
     count = ONE_TAP.filters
@@ -222,10 +255,15 @@ def order(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, ONE_TAP, arrays=arrays)
 
 
-def _float_bits(numbers: np.random.Generator, low: int, high: int, count: int) -> Array:
-    return numbers.integers(low, high, count).astype(np.uint32).view(np.float32)
-
-
+@GROUPS.of(
+    magnitude=(
+        *("powers", "spread", "any", "denormal_filter", "denormal_product", "denormal_multiplier"),
+        *("huge", "overflow", "negative"),
+    ),
+    shape=SOME_SHAPES,
+    path=PATHS,
+    keep=suits,
+)
 def scale(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Scales and multipliers over all magnitudes of binary32, including denormals and overflows."""
     shape = p.shape
@@ -262,10 +300,9 @@ def scale(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays)
 
 
-CHANNELS = ("first_channel", "last_channel")
-UNDEFINED: Mapping[str, float] = {"0": 0.0, "-0": -0.0, "inf": np.inf, "-inf": -np.inf, "nan": np.nan}
-
-
+@GROUPS.of(
+    value=tuple(UNDEFINED), place=("input", "filter", "output", *CHANNELS), shape=SOME_SHAPES, path=PATHS, keep=suits
+)
 def undefined(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Scales for which DirectML leaves the output undefined: any output will do, but no other byte may change.
 
@@ -277,6 +314,7 @@ def undefined(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, p.shape, arrays={f"{p.place}_scale_tensor": array}, is_defined=False)
 
 
+@GROUPS.of(value=tuple(UNDEFINED), channel=("first", "last"), shape=SOME_SHAPES, path=PATHS, default="none", keep=suits)
 def undefined_channel(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Filter scales of which one channel's leaves the output undefined: any output will do, but no other byte may
     change."""
@@ -284,73 +322,3 @@ def undefined_channel(numbers: np.random.Generator, p: Parameters) -> Workload:
     scales = workload.inputs["filter_scale_tensor"].copy()
     scales[0, {"first": 0, "last": -1}[p.channel]] = UNDEFINED[p.value]
     return convolution(numbers, p, p.shape, arrays={**workload.inputs, "filter_scale_tensor": scales}, is_defined=False)
-
-
-SOME_SHAPES = only(SHAPES, "odd", "vectors", "depthwise", "first_layer_small")
-
-GROUPS = (
-    group(
-        f"{OPERATOR}:zero_point",
-        zero_point,
-        **TYPE_PARAMETERS,
-        zx=POINTS,
-        zw=POINTS,
-        zy=POINTS,
-        shape=SOME_SHAPES,
-        path=PATHS,
-        keep=suits,
-    ),
-    group(f"{OPERATOR}:tie", tie, **TYPE_PARAMETERS, bits=(1, 2, 3), shape=SOME_SHAPES, path=PATHS, keep=suits),
-    group(
-        f"{OPERATOR}:saturation",
-        saturation,
-        out=tuple(KINDS),
-        zy=("min", "max", "middle"),
-        scale=(1.0, 0.5, 3.0),
-        path=PATHS,
-    ),
-    group(
-        f"{OPERATOR}:sum",
-        sums,
-        sum=("24", "31", "32", "33", "rows", "row"),
-        in_=tuple(KINDS),
-        filter=tuple(KINDS),
-        sign=("plus", "both"),
-        bias=("given", "absent"),
-        path=GENERAL_PATHS,
-    ),
-    group(f"{OPERATOR}:cancellation", cancellation, in_=tuple(KINDS), filter=tuple(KINDS), path=GENERAL_PATHS),
-    group(f"{OPERATOR}:bias", bias, bits=(24, 25), in_=tuple(KINDS), filter=tuple(KINDS), path=PATHS),
-    group(f"{OPERATOR}:rounding", rounding, step=("accumulator", "product", "beside"), out=tuple(KINDS), path=PATHS),
-    group(f"{OPERATOR}:order", order, other=("w/y*x", "x/y*w", "once"), path=PATHS),
-    group(
-        f"{OPERATOR}:scale",
-        scale,
-        magnitude=(
-            *("powers", "spread", "any", "denormal_filter", "denormal_product", "denormal_multiplier"),
-            *("huge", "overflow", "negative"),
-        ),
-        shape=SOME_SHAPES,
-        path=PATHS,
-        keep=suits,
-    ),
-    group(
-        f"{OPERATOR}:undefined",
-        undefined,
-        value=tuple(UNDEFINED),
-        place=("input", "filter", "output", *CHANNELS),
-        shape=SOME_SHAPES,
-        path=PATHS,
-        keep=suits,
-    ),
-    group(
-        f"{OPERATOR}:undefined_channel",
-        undefined_channel,
-        value=tuple(UNDEFINED),
-        channel=("first", "last"),
-        shape=SOME_SHAPES,
-        path=PATHS,
-        default="none",
-        keep=suits,
-    ),
-)

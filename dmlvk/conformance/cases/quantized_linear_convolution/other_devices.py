@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dmlvk.conformance.case import Way
-from dmlvk.conformance.cases.combinations import by_sizes, group
+from dmlvk.conformance.cases.combinations import Groups, by_sizes
 from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import cancellation
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import OPERATOR, TYPE_PARAMETERS
 from dmlvk.conformance.cases.quantized_linear_convolution.kinds import (
@@ -39,74 +39,73 @@ def _packs_as_the_tile(labels: Mapping[str, str]) -> bool:
     return number > 0 and (number % 2 == 1) == (labels["output"] == "channels_last")
 
 
-GROUPS = (
-    group(
-        f"{OPERATOR}:tiles_of_floats",
-        planned_for(WITHOUT_DOT_PRODUCT, tiles_of_vectors),
-        **TYPE_PARAMETERS,
-        channels=(16, 80),
-        filters=(7, 40, 70),
-        width=(8, 13),
-        kernel=by_sizes((1, 1), (3, 3)),
-        strides=by_sizes((1, 1), (2, 2)),
-        bias=("narrow", "wide"),
-        input=("packed", "channels_last"),
-        output=("packed", "channels_last"),
-        path=with_tiles("vectors", TILES_OF_FLOATS),
-        about="Tiles of any form, of whose outputs an invocation has any part, where bytes are multiplied as floats.",
-    ),
-    group(
-        f"{OPERATOR}:parts_of_floats",
-        planned_for(WITHOUT_DOT_PRODUCT, parts_of_k),
-        channels=(144,),
-        filters=(40,),
-        groups=(1,),
-        kernel={"3x3": (3, 3)},
-        bias=("wide",),
-        filter_zero_point=("each",),
-        constants=("owned",),
-        layout=("packed", "channels_last"),
-        way={Way.SEQUENCE.value: Way.SEQUENCE},
-        path=("vectors/7",),
-        about="Parts of K, none of them empty, where bytes are multiplied as floats.",
-    ),
-    group(
-        f"{OPERATOR}:sums_of_floats",
-        planned_for(WITHOUT_DOT_PRODUCT, cancellation),
-        path=("vectors", "vectors/7"),
-        about="Partial sums far above 2^24, past which float32 holds no odd number.",
-    ),
-    # A few cases with much in each: other groups have the types, sizes and layouts.
-    group(
-        f"{OPERATOR}:tiles_of_few_registers",
-        planned_for(FEW_REGISTERS, tiles_of_vectors),
-        channels=(80,),
-        filters=(70,),
-        width=(13,),
-        kernel={"3x3": (3, 3)},
-        strides={"1x1": (1, 1)},
-        bias=("wide",),
-        input=("channels_last",),
-        output=("packed", "channels_last"),
-        path=with_tiles("matrix", TILES_OF_FEW_REGISTERS),
-        default="all",
-        keep=_packs_as_the_tile,
-        about="Tiles on matrix units for few registers, whose steps of K are fetched ahead or not.",
-    ),
-    group(
-        f"{OPERATOR}:depthwise_of_few_registers",
-        planned_for(FEW_REGISTERS, depthwise),
-        channels=(36,),
-        multiplier=(1,),
-        width=(37,),
-        kernel={"5x5": (5, 5)},
-        strides={"1x1": (1, 1)},
-        dilations={"1x1": (1, 1)},
-        padding=(1,),
-        constants=("bound", "owned"),
-        layout=("packed", "channels_last"),
-        path=("depthwise",),
-        default="all",
-        about="Weights that stay in shared memory.",
-    ),
+GROUPS = Groups(OPERATOR)
+GROUPS.add(
+    "tiles_of_floats",
+    planned_for(WITHOUT_DOT_PRODUCT, tiles_of_vectors),
+    **TYPE_PARAMETERS,
+    channels=(16, 80),
+    filters=(7, 40, 70),
+    width=(8, 13),
+    kernel=by_sizes((1, 1), (3, 3)),
+    strides=by_sizes((1, 1), (2, 2)),
+    bias=("narrow", "wide"),
+    input=("packed", "channels_last"),
+    output=("packed", "channels_last"),
+    path=with_tiles("vectors", TILES_OF_FLOATS),
+    about="Tiles of any form, of whose outputs an invocation has any part, where bytes are multiplied as floats.",
+)
+GROUPS.add(
+    "parts_of_floats",
+    planned_for(WITHOUT_DOT_PRODUCT, parts_of_k),
+    channels=(144,),
+    filters=(40,),
+    groups=(1,),
+    kernel={"3x3": (3, 3)},
+    bias=("wide",),
+    filter_zero_point=("each",),
+    constants=("owned",),
+    layout=("packed", "channels_last"),
+    way={Way.SEQUENCE.value: Way.SEQUENCE},
+    path=("vectors/7",),
+    about="Parts of K, none of them empty, where bytes are multiplied as floats.",
+)
+GROUPS.add(
+    "sums_of_floats",
+    planned_for(WITHOUT_DOT_PRODUCT, cancellation),
+    path=("vectors", "vectors/7"),
+    about="Partial sums far above 2^24, past which float32 holds no odd number.",
+)
+# A few cases with much in each: other groups have the types, sizes and layouts.
+GROUPS.add(
+    "tiles_of_few_registers",
+    planned_for(FEW_REGISTERS, tiles_of_vectors),
+    channels=(80,),
+    filters=(70,),
+    width=(13,),
+    kernel={"3x3": (3, 3)},
+    strides={"1x1": (1, 1)},
+    bias=("wide",),
+    input=("channels_last",),
+    output=("packed", "channels_last"),
+    path=with_tiles("matrix", TILES_OF_FEW_REGISTERS),
+    default="all",
+    keep=_packs_as_the_tile,
+    about="Tiles on matrix units for few registers, whose steps of K are fetched ahead or not.",
+)
+GROUPS.add(
+    "depthwise_of_few_registers",
+    planned_for(FEW_REGISTERS, depthwise),
+    channels=(36,),
+    multiplier=(1,),
+    width=(37,),
+    kernel={"5x5": (5, 5)},
+    strides={"1x1": (1, 1)},
+    dilations={"1x1": (1, 1)},
+    padding=(1,),
+    constants=("bound", "owned"),
+    layout=("packed", "channels_last"),
+    path=("depthwise",),
+    default="all",
+    about="Weights that stay in shared memory.",
 )

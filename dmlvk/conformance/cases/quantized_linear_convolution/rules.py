@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import NotSupported, Workload
-from dmlvk.conformance.cases.combinations import DEVICES, GPU, PLANNERS_CHOICE, Parameters, by_sizes, group, only
+from dmlvk.conformance.cases.combinations import DEVICES, GPU, PLANNERS_CHOICE, Groups, Parameters, by_sizes, only
 from dmlvk.conformance.cases.layouts import LIMITS, offset_of
 from dmlvk.conformance.cases.quantized_linear_convolution import arithmetic, kinds, other_devices, split_k
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
@@ -50,28 +50,93 @@ OWNED: Mapping[str, tuple[str, ...]] = {
 }
 
 
+CUT_SHAPES: Mapping[str, CaseShape] = {
+    "planes": CaseShape(2, 7, (37, 41), 9, (3, 3), **SAME),
+    "many_channels": CaseShape(1, 260, (5, 6), 20, (1, 1)),
+    "many_filters": CaseShape(1, 8, (6, 7), 150, (3, 3), **SAME),
+    "depthwise": CaseShape(1, 48, (17, 19), 48, (3, 3), groups=48, **SAME),
+    "first_layer": CaseShape(1, 3, (45, 47), 20, (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
+    "groups": CaseShape(1, 12, (15, 17), 45, (3, 3), groups=3, **SAME),
+    "large_filter": CaseShape(1, 3, (40, 45), 4, (19, 17)),
+    "images": CaseShape(30, 5, (7, 9), 6, (2, 2)),
+}
+
+
+def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | None:
+    """Why `large` is not supported: its input is not larger than a storage buffer of the device. Else None."""
+    largest = profile.limits.max_storage_buffer_range
+    if largest < 16 * 2900 * 3001:
+        return None
+    return NotSupported("limit:memory", f"a tensor above maxStorageBufferRange, {largest}, is too large for a test")
+
+
+CHANNEL_COUNTS = (1, 3, 4, 7, 16, 17, 33, 64)
+
+
+GROUPS = Groups(OPERATOR)
+
+
+@GROUPS.of(**TYPE_PARAMETERS, shape=SHAPES, device=CPU_AND_OWN, path=ALL_PATHS, keep=suits)
 def types(numbers: np.random.Generator, p: Parameters) -> Workload:
     """All eight mixes of types, in each shape."""
     return convolution(numbers, p, p.shape)
 
 
+# A CPU driver takes seconds to compile a GPU's tiles, so few of these cases run by default.
+@GROUPS.of(
+    shape=only(SHAPES, "odd", "vectors", "pointwise", "depthwise", "first_layer_small"),
+    layout=("packed", "channels_last"),
+    out=("u8", "s8"),
+    device=GPU,
+    path=PATHS,
+    keep=suits,
+)
 def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
     """The kernels that a GPU would run."""
     return convolution(numbers, p, p.shape, layouts={"input_tensor": p.layout, "output_tensor": p.layout})
 
 
+GROUPS.add(
+    "gpu_types",
+    types,
+    **TYPE_PARAMETERS,
+    shape=SHAPES,
+    device=GPU,
+    path=ALL_PATHS,
+    default="none",
+    keep=suits,
+    about="All eight mixes of types, in each shape, with the kernels that a GPU would run.",
+)
+
+
+@GROUPS.of(
+    channels=CHANNEL_COUNTS,
+    filters=(1, 3, 8, 9, 33, 65, 129),
+    kernel=(1, 3),
+    layout=("packed", "channels_last"),
+    path=GENERAL,
+)
 def channels(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Numbers of channels around the sizes of words, vectors, panels and tiles."""
     shape = CaseShape(1, p.channels, (4, 5), p.filters, (p.kernel, p.kernel), **(SAME if p.kernel == 3 else {}))
     return convolution(numbers, p, shape, layouts={"input_tensor": p.layout, "output_tensor": p.layout})
 
 
+@GROUPS.of(width=(1, 3, 4, 5, 33, 129), height=(1, 2, 7), batch=(1, 3), path=GENERAL)
 def pixels(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Rows and planes around the sizes that invocations and workgroups compute."""
     shape = CaseShape(p.batch, 5, (p.height, p.width), 6, (1, 3), start_padding=(0, 1), end_padding=(0, 1))
     return convolution(numbers, p, shape)
 
 
+@GROUPS.of(
+    groups=(1, 2, 3, 8, 17),
+    inputs=(1, 2, 4, 5),
+    outputs=(1, 2, 4, 9),
+    kernel=(1, 3),
+    layout=("packed", "channels_last"),
+    path=GENERAL,
+)
 def groups(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Groups of few and of many channels, and depthwise convolutions with multipliers, in both layouts."""
     shape = CaseShape(
@@ -82,6 +147,14 @@ def groups(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, layouts={"input_tensor": p.layout, "output_tensor": p.layout})
 
 
+@GROUPS.of(
+    kernel=by_sizes((1, 1), (3, 3), (1, 4), (5, 2)),
+    strides=by_sizes((1, 1), (2, 2), (1, 3), (4, 1)),
+    dilations=by_sizes((1, 1), (2, 1), (1, 3)),
+    start=(0, 1, 2, 7),
+    end=(0, 1, 6),
+    path=GENERAL,
+)
 def geometry(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Filters, strides, dilations and paddings of all kinds, including paddings larger than the filter."""
     reach = [1 + (k - 1) * d for k, d in zip(p.kernel, p.dilations, strict=True)]
@@ -98,6 +171,9 @@ def geometry(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays={"input_zero_point_tensor": np.array([edge], np.uint8)})
 
 
+@GROUPS.of(
+    in_=("u8", "s8"), padding=(2, 5), zero_point=("min", "max"), layout=("packed", "channels_last"), path=GENERAL
+)
 def border(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Outputs whose taps all lie on padding: they depend on the bias alone, whatever the zero points are."""
     shape = CaseShape(1, 6, (2, 3), 9, (2, 2), start_padding=(p.padding, 0), end_padding=(0, p.padding))
@@ -108,12 +184,21 @@ def border(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays, layouts=layouts)
 
 
+@GROUPS.of(
+    input=DATA_LAYOUTS,
+    filters=DATA_LAYOUTS,
+    output=OUTPUT_LAYOUTS,
+    shape=only(SHAPES, "odd", "vectors", "depthwise", "first_layer_small"),
+    path=ALL_PATHS,
+    keep=suits,
+)
 def layout(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors in any layout; inputs may overlap themselves."""
     layouts = {"input_tensor": p.input, "filter_tensor": p.filters, "output_tensor": p.output}
     return convolution(numbers, p, p.shape, layouts=layouts)
 
 
+@GROUPS.of(rank=(3, 4), arrays=("one", "two"), scales=(1, 2, 3, 4), zero_points=(1, 2, 3, 4), path=GENERAL)
 def rank(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Ranks 3 and 4; scales and zero points may have other ranks."""
     shape = SHAPES["line" if p.rank == 3 else "odd"]
@@ -130,6 +215,17 @@ def rank(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays, spatial_prefix=p.arrays == "two" and p.rank == 3)
 
 
+@GROUPS.of(
+    **TYPE_PARAMETERS,
+    input_zero_point=("absent", "given"),
+    filter_scale=("one", "per_channel"),
+    filter_zero_point=("absent", "one", "per_channel"),
+    bias=("absent", "given"),
+    output_zero_point=("absent", "given"),
+    shape=only(SHAPES, "odd", "vectors", "depthwise", "first_layer_small"),
+    path=ALL_PATHS,
+    keep=suits,
+)
 def optional(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Each optional tensor absent or given; filter scale and zero point with one element, or one for each channel."""
     shape = p.shape
@@ -142,6 +238,7 @@ def optional(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays, absent=absent)
 
 
+@GROUPS.of(view=("broadcast", "apart", "scalar_apart"), path=GENERAL)
 def views(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Per-channel tensors with strides of their own; with strides of 0, all channels share one element in memory."""
     shape = SHAPES["odd"]
@@ -158,12 +255,26 @@ def views(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays, tensors=tensors)
 
 
+@GROUPS.of(
+    owned={name: name for name in OWNED},
+    layout=("packed", "channels_last", "gaps"),
+    shape=only(SHAPES, "odd", "depthwise", "first_layer_small"),
+    path=ALL_PATHS,
+    keep=suits,
+)
 def owned(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors that are OWNED_BY_DML: given at initialization and not bound again."""
     layouts = {"filter_tensor": p.layout, "input_tensor": p.layout}
     return convolution(numbers, p, p.shape, owned=OWNED[p.owned], layouts=layouts)
 
 
+@GROUPS.of(
+    offset=(0, 16, 80, 240, 4080),
+    alignment=(0, 8, 32, 256),
+    tail=(0, 4, 5, 64),
+    layout=("packed", "channels_last"),
+    path=GENERAL,
+)
 def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors at many offsets in their buffers, with a tail after the output."""
     shape = CaseShape(1, 16, (5, 7), 18, (3, 3), **SAME)
@@ -179,18 +290,14 @@ def binding(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=workload.inputs, tensors=members, layouts=layouts, offsets=offsets)
 
 
-CUT_SHAPES: Mapping[str, CaseShape] = {
-    "planes": CaseShape(2, 7, (37, 41), 9, (3, 3), **SAME),
-    "many_channels": CaseShape(1, 260, (5, 6), 20, (1, 1)),
-    "many_filters": CaseShape(1, 8, (6, 7), 150, (3, 3), **SAME),
-    "depthwise": CaseShape(1, 48, (17, 19), 48, (3, 3), groups=48, **SAME),
-    "first_layer": CaseShape(1, 3, (45, 47), 20, (7, 7), (2, 2), (1, 1), (3, 3), (3, 3)),
-    "groups": CaseShape(1, 12, (15, 17), 45, (3, 3), groups=3, **SAME),
-    "large_filter": CaseShape(1, 3, (40, 45), 4, (19, 17)),
-    "images": CaseShape(30, 5, (7, 9), 6, (2, 2)),
-}
-
-
+@GROUPS.of(
+    shape=CUT_SHAPES,
+    layout=("packed", "channels_last", "rows"),
+    filters=("packed", "channels_last"),
+    limits=("cut", "cut_floor", "floor"),
+    path=ALL_PATHS,
+    keep=suits,
+)
 def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Tensors that span several memory segments, each of several storage buffer ranges."""
     layouts = {"input_tensor": p.layout, "filter_tensor": p.filters, "output_tensor": p.layout}
@@ -198,148 +305,13 @@ def cut(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, p.shape, layouts=layouts, limits=limits, offsets={"output_tensor": 48})
 
 
+@GROUPS.of(path=GENERAL, default="none", support=is_past_the_range)
 def large(numbers: np.random.Generator, p: Parameters) -> Workload:
     """An input of more bytes than the least maxStorageBufferRange that Vulkan allows."""
     return convolution(numbers, p, CaseShape(1, 16, (2900, 3001), 2, (1, 1)))
 
 
-def is_past_the_range(profile: DeviceProfile, p: Parameters) -> NotSupported | None:
-    """Why `large` is not supported: its input is not larger than a storage buffer of the device. Else None."""
-    largest = profile.limits.max_storage_buffer_range
-    if largest < 16 * 2900 * 3001:
-        return None
-    return NotSupported("limit:memory", f"a tensor above maxStorageBufferRange, {largest}, is too large for a test")
-
-
-CHANNEL_COUNTS = (1, 3, 4, 7, 16, 17, 33, 64)
-
-GROUPS = (
-    group(f"{OPERATOR}:types", types, **TYPE_PARAMETERS, shape=SHAPES, device=CPU_AND_OWN, path=ALL_PATHS, keep=suits),
-    # A CPU driver takes seconds to compile a GPU's tiles, so few of these cases run by default.
-    group(
-        f"{OPERATOR}:tiles",
-        tiles,
-        shape=only(SHAPES, "odd", "vectors", "pointwise", "depthwise", "first_layer_small"),
-        layout=("packed", "channels_last"),
-        out=("u8", "s8"),
-        device=GPU,
-        path=PATHS,
-        keep=suits,
-    ),
-    group(
-        f"{OPERATOR}:gpu_types",
-        types,
-        **TYPE_PARAMETERS,
-        shape=SHAPES,
-        device=GPU,
-        path=ALL_PATHS,
-        default="none",
-        keep=suits,
-        about="All eight mixes of types, in each shape, with the kernels that a GPU would run.",
-    ),
-    group(
-        f"{OPERATOR}:channels",
-        channels,
-        channels=CHANNEL_COUNTS,
-        filters=(1, 3, 8, 9, 33, 65, 129),
-        kernel=(1, 3),
-        layout=("packed", "channels_last"),
-        path=GENERAL,
-    ),
-    group(f"{OPERATOR}:pixels", pixels, width=(1, 3, 4, 5, 33, 129), height=(1, 2, 7), batch=(1, 3), path=GENERAL),
-    group(
-        f"{OPERATOR}:groups",
-        groups,
-        groups=(1, 2, 3, 8, 17),
-        inputs=(1, 2, 4, 5),
-        outputs=(1, 2, 4, 9),
-        kernel=(1, 3),
-        layout=("packed", "channels_last"),
-        path=GENERAL,
-    ),
-    group(
-        f"{OPERATOR}:geometry",
-        geometry,
-        kernel=by_sizes((1, 1), (3, 3), (1, 4), (5, 2)),
-        strides=by_sizes((1, 1), (2, 2), (1, 3), (4, 1)),
-        dilations=by_sizes((1, 1), (2, 1), (1, 3)),
-        start=(0, 1, 2, 7),
-        end=(0, 1, 6),
-        path=GENERAL,
-    ),
-    group(
-        f"{OPERATOR}:border",
-        border,
-        in_=("u8", "s8"),
-        padding=(2, 5),
-        zero_point=("min", "max"),
-        layout=("packed", "channels_last"),
-        path=GENERAL,
-    ),
-    group(
-        f"{OPERATOR}:layout",
-        layout,
-        input=DATA_LAYOUTS,
-        filters=DATA_LAYOUTS,
-        output=OUTPUT_LAYOUTS,
-        shape=only(SHAPES, "odd", "vectors", "depthwise", "first_layer_small"),
-        path=ALL_PATHS,
-        keep=suits,
-    ),
-    group(
-        f"{OPERATOR}:rank",
-        rank,
-        rank=(3, 4),
-        arrays=("one", "two"),
-        scales=(1, 2, 3, 4),
-        zero_points=(1, 2, 3, 4),
-        path=GENERAL,
-    ),
-    group(
-        f"{OPERATOR}:optional",
-        optional,
-        **TYPE_PARAMETERS,
-        input_zero_point=("absent", "given"),
-        filter_scale=("one", "per_channel"),
-        filter_zero_point=("absent", "one", "per_channel"),
-        bias=("absent", "given"),
-        output_zero_point=("absent", "given"),
-        shape=only(SHAPES, "odd", "vectors", "depthwise", "first_layer_small"),
-        path=ALL_PATHS,
-        keep=suits,
-    ),
-    group(f"{OPERATOR}:views", views, view=("broadcast", "apart", "scalar_apart"), path=GENERAL),
-    group(
-        f"{OPERATOR}:owned",
-        owned,
-        owned={name: name for name in OWNED},
-        layout=("packed", "channels_last", "gaps"),
-        shape=only(SHAPES, "odd", "depthwise", "first_layer_small"),
-        path=ALL_PATHS,
-        keep=suits,
-    ),
-    group(
-        f"{OPERATOR}:binding",
-        binding,
-        offset=(0, 16, 80, 240, 4080),
-        alignment=(0, 8, 32, 256),
-        tail=(0, 4, 5, 64),
-        layout=("packed", "channels_last"),
-        path=GENERAL,
-    ),
-    group(
-        f"{OPERATOR}:cut",
-        cut,
-        shape=CUT_SHAPES,
-        layout=("packed", "channels_last", "rows"),
-        filters=("packed", "channels_last"),
-        limits=("cut", "cut_floor", "floor"),
-        path=ALL_PATHS,
-        keep=suits,
-    ),
-    group(f"{OPERATOR}:large", large, path=GENERAL, default="none", support=is_past_the_range),
-    *kinds.GROUPS,
-    *other_devices.GROUPS,
-    *split_k.GROUPS,
-    *arithmetic.GROUPS,
-)
+GROUPS += kinds.GROUPS
+GROUPS += other_devices.GROUPS
+GROUPS += split_k.GROUPS
+GROUPS += arithmetic.GROUPS

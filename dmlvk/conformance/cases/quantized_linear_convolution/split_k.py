@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlvk.conformance.case import Workload
-from dmlvk.conformance.cases.combinations import Parameters, by_sizes, group, only
+from dmlvk.conformance.cases.combinations import Groups, Parameters, by_sizes, only
 from dmlvk.conformance.cases.quantized_linear_convolution.arithmetic import sums, zero_point_of
 from dmlvk.conformance.cases.quantized_linear_convolution.convolution import (
     ALL_CONSTANTS,
@@ -59,18 +59,6 @@ def tiles(numbers: np.random.Generator, p: Parameters) -> Workload:
     return convolution(numbers, p, shape, arrays=arrays, layouts=layouts, absent=absent, owned=owned, offsets=APART)
 
 
-def words(numbers: np.random.Generator, p: Parameters) -> Workload:
-    """Inputs with their channels side by side, in whole words but not in whole vectors of 16 bytes.
-
-    Other bytes follow a pixel's channels, or another group's channels: what counts a word more is seen.
-    """
-    shape = shape_of(p, (6, p.width))
-    step = p.groups * p.channels + p.apart
-    row = p.width * step + 2 * p.apart
-    tensors: Mapping[str, Mapping[str, Any]] = {"input_tensor": {"strides": (6 * row + p.apart, 1, row, step)}}
-    return convolution(numbers, p, shape, tensors=tensors, layouts={"output_tensor": p.output}, offsets=APART)
-
-
 def single_bytes(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Inputs in layouts that are read byte by byte: channels of a tap, or few channels of a row of taps."""
     shape = CaseShape(
@@ -89,57 +77,68 @@ def _is_in_words(labels: Mapping[str, str]) -> bool:
     return int(labels["channels"]) % 16 != 0 or labels["apart"] != "0"
 
 
-GROUPS = (
-    group(
-        f"{OPERATOR}:split_k",
-        tiles,
-        **TYPE_PARAMETERS,
-        channels=(5, 16, 70),
-        filters=(7, 40),
-        kernel=by_sizes((1, 1), (3, 3)),
-        bias=("narrow", "wide"),
-        filter_zero_point=("none", "one", "last"),
-        constants=("bound", "owned"),
-        strides=by_sizes((1, 1), (2, 1)),
-        input=("packed", "channels_last", "gaps"),
-        output=("packed", "channels_last", "rows"),
-        path={
-            **{label: path for label, path in with_tiles("split_k", TILES).items() if path != "split_k"},
-            **TILE_IN_PARTS,
-        },
-    ),
-    group(
-        f"{OPERATOR}:words",
-        words,
-        **only(TYPE_PARAMETERS, "in", "out"),
-        channels=(12, 64, 100),
-        groups=(1, 2),
-        apart=(4, 0),
-        filters=(7, 40),
-        width=(5, 8),
-        kernel=by_sizes((1, 1), (3, 3)),
-        strides=by_sizes((1, 1), (2, 2)),
-        output=("packed", "channels_last"),
-        path=("matrix", "split_k", "split_k/3", "vectors"),
-        keep=_is_in_words,
-    ),
-    group(
-        f"{OPERATOR}:bytes",
-        single_bytes,
-        channels=(3, 21),
-        kernel=by_sizes((3, 3), (2, 5)),
-        input=("permuted", "sheared"),
-        path=("split_k",),
-    ),
-    group(
-        f"{OPERATOR}:sums_of_parts",
-        sums,
-        sum=("33",),
-        in_=("u8",),
-        filter=("s8",),
-        sign=("both",),
-        bias=("given",),
-        path=("split_k", "split_k/7"),
-        about="Sums of more than 32 bits, of which each subgroup, or each part of K, has a share.",
-    ),
+GROUPS = Groups(OPERATOR)
+GROUPS.add(
+    "split_k",
+    tiles,
+    **TYPE_PARAMETERS,
+    channels=(5, 16, 70),
+    filters=(7, 40),
+    kernel=by_sizes((1, 1), (3, 3)),
+    bias=("narrow", "wide"),
+    filter_zero_point=("none", "one", "last"),
+    constants=("bound", "owned"),
+    strides=by_sizes((1, 1), (2, 1)),
+    input=("packed", "channels_last", "gaps"),
+    output=("packed", "channels_last", "rows"),
+    path={
+        **{label: path for label, path in with_tiles("split_k", TILES).items() if path != "split_k"},
+        **TILE_IN_PARTS,
+    },
+)
+
+
+@GROUPS.of(
+    **only(TYPE_PARAMETERS, "in", "out"),
+    channels=(12, 64, 100),
+    groups=(1, 2),
+    apart=(4, 0),
+    filters=(7, 40),
+    width=(5, 8),
+    kernel=by_sizes((1, 1), (3, 3)),
+    strides=by_sizes((1, 1), (2, 2)),
+    output=("packed", "channels_last"),
+    path=("matrix", "split_k", "split_k/3", "vectors"),
+    keep=_is_in_words,
+)
+def words(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Inputs with their channels side by side, in whole words but not in whole vectors of 16 bytes.
+
+    Other bytes follow a pixel's channels, or another group's channels: what counts a word more is seen.
+    """
+    shape = shape_of(p, (6, p.width))
+    step = p.groups * p.channels + p.apart
+    row = p.width * step + 2 * p.apart
+    tensors: Mapping[str, Mapping[str, Any]] = {"input_tensor": {"strides": (6 * row + p.apart, 1, row, step)}}
+    return convolution(numbers, p, shape, tensors=tensors, layouts={"output_tensor": p.output}, offsets=APART)
+
+
+GROUPS.add(
+    "bytes",
+    single_bytes,
+    channels=(3, 21),
+    kernel=by_sizes((3, 3), (2, 5)),
+    input=("permuted", "sheared"),
+    path=("split_k",),
+)
+GROUPS.add(
+    "sums_of_parts",
+    sums,
+    sum=("33",),
+    in_=("u8",),
+    filter=("s8",),
+    sign=("both",),
+    bias=("given",),
+    path=("split_k", "split_k/7"),
+    about="Sums of more than 32 bits, of which each subgroup, or each part of K, has a share.",
 )
