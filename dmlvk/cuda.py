@@ -24,10 +24,8 @@ _devices_monitor = Monitor()
 def obstacle(device: Device) -> str | None:
     """Why a device's tensors cannot be shared with CUDA; None if they can.
 
-    Parameters
-    ----------
-    device : Device
-        The device whose tensors CUDA would see.
+    Args:
+        device (Device): The device whose tensors CUDA would see.
     """
     try:
         sharing_of(device.engine)
@@ -39,15 +37,11 @@ def obstacle(device: Device) -> str | None:
 def device_of(ordinal: int) -> Device:
     """The device on the GPU of a CUDA device, opened at the first call.
 
-    Parameters
-    ----------
-    ordinal : int
-        CUDA's number: 1 of "cuda:1".
+    Args:
+        ordinal (int): CUDA's number: 1 of "cuda:1".
 
-    Raises
-    ------
-    DeviceError
-        No Vulkan device is that GPU.
+    Raises:
+        DeviceError: No Vulkan device is that GPU.
     """
     found = _devices.get(ordinal)
     return _devices_monitor.run(_open, ordinal) if found is None or found.is_closed else found

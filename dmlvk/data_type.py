@@ -33,10 +33,8 @@ class DataType(IntEnum):
 
     UNKNOWN (0) and the 4-bit types (12 and 13) are left out: none of the four operators takes them.
 
-    Raises
-    ------
-    ValueError
-        There is no such type; the message says which there are.
+    Raises:
+        ValueError: There is no such type; the message says which there are.
     """
 
     FLOAT32 = 1
@@ -97,17 +95,13 @@ class DataType(IntEnum):
     def from_numpy(cls, dtype: npt.DTypeLike) -> DataType:
         """The data type with the bits of a NumPy dtype.
 
-        Parameters
-        ----------
-        dtype : dtype
-            Whatever `numpy.dtype` takes, a name of DirectML's in any case, or a torch dtype. The byte order does not
-            count.
+        Args:
+            dtype (dtype): Whatever `numpy.dtype` takes, a name of DirectML's in any case, or a torch dtype. The byte
+                order does not count.
 
-        Raises
-        ------
-        TypeError
-            For a dtype that DirectML has no type for (bool, bfloat16, complex, strings, ...), with those that it has,
-            and with what to do instead where that can be said.
+        Raises:
+            TypeError: For a dtype that DirectML has no type for (bool, bfloat16, complex, strings, ...), with those
+                that it has, and with what to do instead where that can be said.
         """
         name = _name(dtype)
         found = None if name is None else cls.__members__.get(name.upper())

@@ -59,18 +59,12 @@ class DescriptorError(CleanMessage, ValueError):
 
     The message names the descriptor, the field, its value, the rule, and what would be right.
 
-    Attributes
-    ----------
-    descriptor : str
-        Class name of the descriptor, such as ``"Slice1Desc"``.
-    field : str
-        The field that breaks the rule, such as ``"input_window_sizes[2]"``.
-    value : object
-        What the field holds.
-    rule : str
-        The rule, in one sentence.
-    expected : str or None
-        What would be right, where that can be said.
+    Attributes:
+        descriptor (str): Class name of the descriptor, such as ``"Slice1Desc"``.
+        field (str): The field that breaks the rule, such as ``"input_window_sizes[2]"``.
+        value (object): What the field holds.
+        rule (str): The rule, in one sentence.
+        expected (str or None): What would be right, where that can be said.
     """
 
     def __init__(self, descriptor: str, field: str, value: object, rule: str, expected: str | None = None) -> None:

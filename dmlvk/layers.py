@@ -30,58 +30,46 @@ OPERATORS_KEPT = 16
 class QuantizedLinearConvolution(NotCopied):
     """A convolution whose filter, scales, zero points and bias are given once, and rearranged for the device once.
 
-    Parameters
-    ----------
-    filter : array_like or Tensor
-        int8 or uint8, {M, C / group_count, H, W} or {M, C / group_count, W}.
-    input_scale : float or array_like or Tensor
-        The scale of the input, one number.
-    filter_scale : float or array_like or Tensor
-        The scale of the filter: one number, or one for each output channel, {M} or {1, M, 1, 1}.
-    output_scale : float or array_like or Tensor
-        The scale of the output, one number.
-    input_zero_point : int or array_like or Tensor, optional
-        The input element that stands for 0, in the range of the input's type. It is 0 by default.
-    filter_zero_point : int or array_like or Tensor, optional
-        The filter element that stands for 0: one number, or one for each output channel. It is 0 by default.
-    bias : array_like or Tensor, optional
-        Integers in the range of int32, {M} or {1, M, 1, 1}, which are added to the sums of products.
-    output_zero_point : int or array_like or Tensor, optional
-        The output element that stands for 0, in the range of the output's type. It is 0 by default.
-    output_dtype : dtype, optional
-        int8 or uint8. By default the type of `output_zero_point` if that has one of these, else that of each input.
-    strides : sequence of int, optional
-        How far the window moves from one output element to the next, (height, width).
-    dilations : sequence of int, optional
-        How far apart neighbouring filter elements are on the input, (height, width).
-    start_padding : sequence of int, optional
-        How many rows and columns of zeros stand before the input, (height, width).
-    end_padding : sequence of int, optional
-        How many rows and columns of zeros stand behind the input, (height, width).
-    group_count : int, optional
-        Into how many groups the channels fall; each output channel sees the input channels of its own group.
-    device : Device, DeviceInfo, str or int, optional
-        Where the layer runs, as for `quantized_linear_convolution`.
+    Args:
+        filter (array_like or Tensor): int8 or uint8, {M, C / group_count, H, W} or {M, C / group_count, W}.
+        input_scale (float or array_like or Tensor): The scale of the input, one number.
+        filter_scale (float or array_like or Tensor): The scale of the filter: one number, or one for each output
+            channel, {M} or {1, M, 1, 1}.
+        output_scale (float or array_like or Tensor): The scale of the output, one number.
+        input_zero_point (int or array_like or Tensor, optional): The input element that stands for 0, in the range of
+            the input's type. It is 0 by default.
+        filter_zero_point (int or array_like or Tensor, optional): The filter element that stands for 0: one number, or
+            one for each output channel. It is 0 by default.
+        bias (array_like or Tensor, optional): Integers in the range of int32, {M} or {1, M, 1, 1}, which are added to
+            the sums of products.
+        output_zero_point (int or array_like or Tensor, optional): The output element that stands for 0, in the range of
+            the output's type. It is 0 by default.
+        output_dtype (dtype, optional): int8 or uint8. By default the type of `output_zero_point` if that has one of
+            these, else that of each input.
+        strides (sequence of int, optional): How far the window moves from one output element to the next, (height,
+            width).
+        dilations (sequence of int, optional): How far apart neighbouring filter elements are on the input, (height,
+            width).
+        start_padding (sequence of int, optional): How many rows and columns of zeros stand before the input, (height,
+            width).
+        end_padding (sequence of int, optional): How many rows and columns of zeros stand behind the input, (height,
+            width).
+        group_count (int, optional): Into how many groups the channels fall; each output channel sees the input channels
+            of its own group.
+        device (Device, DeviceInfo, str or int, optional): Where the layer runs, as for `quantized_linear_convolution`.
 
-    Attributes
-    ----------
-    device : Device
+    Attributes:
+        device (Device):
 
-    Raises
-    ------
-    DescriptorError
-        The filter is no filter. What depends on the input is checked at the first call with an input of its kind.
-    TypeError
-        For a scale that is not a real number, or a zero point or bias that is not an integer.
+    Raises:
+        DescriptorError: The filter is no filter. What depends on the input is checked at the first call with an input
+            of its kind.
+        TypeError: For a scale that is not a real number, or a zero point or bias that is not an integer.
 
-    Notes
-    -----
     The first call with an input of another size, type or layout compiles an operator for it; the layer keeps the
     last 16 of them, each with the filter in memory of its own. Arrays are copied when the layer is made; a Tensor is
     read when such an operator is made. A layer may be used from several threads.
 
-    Examples
-    --------
     >>> edges = np.array([[[[-1, 0, 1]]]], dtype=np.int8)
     >>> scales = {"input_scale": 1, "filter_scale": 1, "output_scale": 1}
     >>> layer = dmlvk.QuantizedLinearConvolution(edges, **scales, output_dtype="int8")
@@ -149,22 +137,15 @@ class QuantizedLinearConvolution(NotCopied):
     def compile(self, input: TensorDesc | Argument) -> CompiledOperator[QuantizedLinearConvolutionDesc]:
         """The operator for inputs of one kind, with its constants given: it takes input_tensor and output_tensor.
 
-        Parameters
-        ----------
-        input : TensorDesc, array_like or Tensor
-            The input, or one like it.
+        Args:
+            input (TensorDesc, array_like or Tensor): The input, or one like it.
 
-        Returns
-        -------
-        CompiledOperator
-            To be bound and recorded. `desc.output_tensor` describes its output.
+        Returns:
+            CompiledOperator: To be bound and recorded. `desc.output_tensor` describes its output.
 
-        Raises
-        ------
-        DescriptorError
-            The filter, scales or zero points do not belong to such an input.
-        DeviceError
-            The device is closed, lost or out of memory.
+        Raises:
+            DescriptorError: The filter, scales or zero points do not belong to such an input.
+            DeviceError: The device is closed, lost or out of memory.
         """
         described = input if isinstance(input, TensorDesc) else described_tensor(as_operand("input", input))
         found = self._operators.get(described)
@@ -201,24 +182,18 @@ class QuantizedLinearConvolution(NotCopied):
     def __call__(self, input: Any, *, out: Tensor | None = None) -> Any:
         """Convolve an input.
 
-        Parameters
-        ----------
-        input : array_like or Tensor
-            int8 or uint8, {N, C, H, W} or {N, C, W}, of any sizes that the filter fits on.
-        out : Tensor, optional
-            Where the output goes. Without it, each call makes a tensor.
+        Args:
+            input (array_like or Tensor): int8 or uint8, {N, C, H, W} or {N, C, W}, of any sizes that the filter fits
+                on.
+            out (Tensor, optional): Where the output goes. Without it, each call makes a tensor.
 
-        Returns
-        -------
-        numpy.ndarray or Tensor
-            A Tensor for a Tensor or with `out`, for which the call does not wait; else an array.
+        Returns:
+            numpy.ndarray or Tensor: A Tensor for a Tensor or with `out`, for which the call does not wait; else an
+                array.
 
-        Raises
-        ------
-        DescriptorError, DeviceError
-            As `compile`.
-        BindingError
-            A tensor is of another device, or `out` is no such output or shares memory with the input.
+        Raises:
+            DescriptorError, DeviceError: As `compile`.
+            BindingError: A tensor is of another device, or `out` is no such output or shares memory with the input.
         """
         operand = as_operand("input", input)
         operator = self.compile(operand)

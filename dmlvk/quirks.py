@@ -20,12 +20,10 @@ NOT_REPORTED = "not reported"
 class Versions:
     """A range of a driver's releases, as `DeviceProfile.driver_release` counts them.
 
-    Attributes
-    ----------
-    first : tuple of int, optional
-        The oldest release in the range; (22, 3) includes all of 22.3. None: all older releases are in the range.
-    before : tuple of int, optional
-        The first release after the range. None: no later release is known to be right.
+    Attributes:
+        first (tuple of int, optional): The oldest release in the range; (22, 3) includes all of 22.3. None: all older
+            releases are in the range.
+        before (tuple of int, optional): The first release after the range. None: no later release is known to be right.
     """
 
     first: tuple[int, ...] | None = None
@@ -42,28 +40,17 @@ ANY_VERSION = Versions()
 class Quirk:
     """A bug of one or several drivers.
 
-    Attributes
-    ----------
-    name : str
-        Unique.
-    drivers : frozenset of DriverId
-        The drivers that have the bug; empty for a bug in a tool that makes SPIR-V.
-    versions : Versions
-        The releases of these drivers to which the quirk applies.
-    seen_with : str
-        The releases in which the bug was seen.
-    effect : str
-        What goes wrong.
-    remedy : str
-        How dmlvk works around it.
-    reported : str
-        Where the bug was reported or described, or `NOT_REPORTED`.
-    test : str
-        The test that shows it: a file and a test in it, as pytest takes them.
-    is_asked : bool
-        Whether code asks `applies_to`. If not, all devices get the remedy, because it costs little.
-    limit : int, optional
-        The largest safe number; `effect` says what it counts.
+    Attributes:
+        name (str): Unique.
+        drivers (frozenset of DriverId): The drivers that have the bug; empty for a bug in a tool that makes SPIR-V.
+        versions (Versions): The releases of these drivers to which the quirk applies.
+        seen_with (str): The releases in which the bug was seen.
+        effect (str): What goes wrong.
+        remedy (str): How dmlvk works around it.
+        reported (str): Where the bug was reported or described, or `NOT_REPORTED`.
+        test (str): The test that shows it: a file and a test in it, as pytest takes them.
+        is_asked (bool): Whether code asks `applies_to`. If not, all devices get the remedy, because it costs little.
+        limit (int, optional): The largest safe number; `effect` says what it counts.
     """
 
     name: str

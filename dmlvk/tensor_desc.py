@@ -63,29 +63,20 @@ class TensorDesc:
 
     `TensorDesc.of` describes an array.
 
-    Parameters
-    ----------
-    data_type : DataType
-        Also its name ("uint8"), its integer value, or a NumPy dtype.
-    sizes : sequence of int
-        1 to 8 sizes, outermost first, each 1 or more; at most 2**32 - 1 elements in all.
-    strides : sequence of int, optional
-        Elements (not bytes) from one coordinate to the next, 0 to 2**32 - 1; 0 broadcasts. None is packed.
-    total_size_in_bytes : int, optional
-        Bytes of memory the tensor takes; at least `minimum_size_in_bytes`, which is the default.
-    guaranteed_base_offset_alignment : int
-        0, or a power of two that is at least the size of an element. The tensor's offset in its buffer is a multiple of
-        it.
-    flags : TensorFlags
-        `OWNED_BY_DML` for a tensor whose content a compiled operator keeps; `NONE` otherwise.
+    Args:
+        data_type (DataType): Also its name ("uint8"), its integer value, or a NumPy dtype.
+        sizes (sequence of int): 1 to 8 sizes, outermost first, each 1 or more; at most 2**32 - 1 elements in all.
+        strides (sequence of int, optional): Elements (not bytes) from one coordinate to the next, 0 to 2**32 - 1; 0
+            broadcasts. None is packed.
+        total_size_in_bytes (int, optional): Bytes of memory the tensor takes; at least `minimum_size_in_bytes`, which
+            is the default.
+        guaranteed_base_offset_alignment (int): 0, or a power of two that is at least the size of an element. The
+            tensor's offset in its buffer is a multiple of it.
+        flags (TensorFlags): `OWNED_BY_DML` for a tensor whose content a compiled operator keeps; `NONE` otherwise.
 
-    Raises
-    ------
-    DescriptorError
-        If one of these rules is broken.
+    Raises:
+        DescriptorError: If one of these rules is broken.
 
-    Notes
-    -----
     Source: the page of DML_BUFFER_TENSOR_DESC. All arithmetic is exact; nothing wraps at 32 or 64 bits.
     """
 
@@ -131,24 +122,19 @@ class TensorDesc:
     ) -> TensorDesc:
         """The desc of an array: its data type and its sizes.
 
-        Parameters
-        ----------
-        array : array_like, or Tensor
-            Anything that has a dtype and a shape, of which no element is read; or what `numpy.asarray` takes. An array
-            without dimensions becomes one element in one dimension, (1,). The byte order does not count.
-        strides : "array" or sequence of int, optional
-            Elements (not bytes) from one coordinate to the next. None is packed, whatever the array's own strides are:
-            `Device.tensor` packs an array. "array" takes the array's own strides, which for a packed array is None too.
-        flags : TensorFlags
-            As for a TensorDesc.
+        Args:
+            array (array_like, or Tensor): Anything that has a dtype and a shape, of which no element is read; or what
+                `numpy.asarray` takes. An array without dimensions becomes one element in one dimension, (1,). The byte
+                order does not count.
+            strides ("array" or sequence of int, optional): Elements (not bytes) from one coordinate to the next. None
+                is packed, whatever the array's own strides are: `Device.tensor` packs an array. "array" takes the
+                array's own strides, which for a packed array is None too.
+            flags (TensorFlags): As for a TensorDesc.
 
-        Raises
-        ------
-        DescriptorError
-            For an array that no tensor can hold (no elements, more than 8 dimensions), or strides that no tensor can
-            have: of "array" those that run backwards, or that are no multiples of an element's bytes.
-        TypeError
-            For a dtype without a DirectML data type, such as bool; the message says what to do instead.
+        Raises:
+            DescriptorError: For an array that no tensor can hold (no elements, more than 8 dimensions), or strides that
+                no tensor can have: of "array" those that run backwards, or that are no multiples of an element's bytes.
+            TypeError: For a dtype without a DirectML data type, such as bool; the message says what to do instead.
         """
         known = getattr(array, "desc", None)
         if isinstance(known, TensorDesc):  # a Tensor, which need not be read to be described

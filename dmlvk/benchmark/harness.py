@@ -132,15 +132,7 @@ def _case(
     work = work_of(workload.desc)
     beside = copies.bindings(work.bytes_moved) if is_copy(work) else ()
     try:
-        found = measure(
-            device,
-            workload.desc,
-            workload.inputs,
-            expected,
-            path=case.path,
-            rounds=rounds,
-            beside=beside,
-        )
+        found = measure(device, workload.desc, workload.inputs, expected, path=case.path, rounds=rounds, beside=beside)
     except PathError as error:
         return {**row, "impossible": str(error)}
     if found.beside is None:

@@ -43,25 +43,21 @@ PASSED = (Status.PASS, Status.UNPREDICTABLE)
 class Result:
     """How one case ended on one profile of the device.
 
-    Attributes
-    ----------
-    name, profile : str
-        The case, and the profile to which the device was narrowed; "device" is the unchanged device.
-    status : Status
-    reason : str
-        For a program to read, empty for Pass: "feature:shaderIntegerDotProduct", "path:matrix", "limit:memory" of
-        NotSupported; "difference", "unwritten", "guard", "input", "digest", "validation", "exception:ValueError" of
-        Fail; "VK_ERROR_DEVICE_LOST", "crash:SIGSEGV", "crash:exit status 3" of DeviceLost.
-    message : str
-        For a person.
-    operator, types, path : str
-        "SLICE1", "uint8", "tiles". For a convolution, the types of input, filter and output: "uint8 int8 uint8".
-    digest : str
-        The first 16 hexadecimal digits of the SHA-256 of the output's elements; empty if the case gave no output.
-    seconds : float
-        From the case's start to its end, the reference's share included.
-    waiver : str
-        Why a failure is waived; empty if it is not.
+    Attributes:
+        name, profile (str): The case, and the profile to which the device was narrowed; "device" is the unchanged
+            device.
+        status (Status):
+        reason (str): For a program to read, empty for Pass: "feature:shaderIntegerDotProduct", "path:matrix",
+            "limit:memory" of NotSupported; "difference", "unwritten", "guard", "input", "digest", "validation",
+            "exception:ValueError" of Fail; "VK_ERROR_DEVICE_LOST", "crash:SIGSEGV", "crash:exit status 3" of
+            DeviceLost.
+        message (str): For a person.
+        operator, types, path (str): "SLICE1", "uint8", "tiles". For a convolution, the types of input, filter and
+            output: "uint8 int8 uint8".
+        digest (str): The first 16 hexadecimal digits of the SHA-256 of the output's elements; empty if the case gave no
+            output.
+        seconds (float): From the case's start to its end, the reference's share included.
+        waiver (str): Why a failure is waived; empty if it is not.
     """
 
     name: str
@@ -100,10 +96,8 @@ class Result:
     def from_json(cls, record: Mapping[str, Any]) -> Result:
         """Read back the result of `to_json`. Members from later versions are ignored.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            A member is missing or has a wrong type.
+        Raises:
+            KeyError, TypeError, ValueError: A member is missing or has a wrong type.
         """
         read = cls(**_members(cls, record))
         return replace(read, name=current_name(read.name))
@@ -113,29 +107,19 @@ class Result:
 class Environment:
     """The environment of a run.
 
-    Attributes
-    ----------
-    device, driver, vulkan : str
-        Names and version: "NVIDIA H200", "NVIDIA 580.159.04", "1.4.312".
-    driver_version : str
-        The driver's number, for waivers: "580.159.04.0".
-    record : mapping
-        The device's profile, as `DeviceProfile.from_record` reads it.
-    features : tuple of str
-        The features enabled on the VkDevice.
-    package, python, numpy, system : str
-        Versions, and the operating system.
-    kernels : mapping of str to str
-        SHA-256 of each kernel's SPIR-V.
-    path : str
-        The kernel path for cases that leave the choice to the planner; empty if the planner chose.
-    validated : bool
-        Whether the validation layer was enabled.
-    date : str
-        ISO 8601, UTC.
-    command : str
-    distrusted_paths : mapping of str to str
-        The kernel paths that the device does not take, because it answered a known question wrong, and the fault.
+    Attributes:
+        device, driver, vulkan (str): Names and version: "NVIDIA H200", "NVIDIA 580.159.04", "1.4.312".
+        driver_version (str): The driver's number, for waivers: "580.159.04.0".
+        record (mapping): The device's profile, as `DeviceProfile.from_record` reads it.
+        features (tuple of str): The features enabled on the VkDevice.
+        package, python, numpy, system (str): Versions, and the operating system.
+        kernels (mapping of str to str): SHA-256 of each kernel's SPIR-V.
+        path (str): The kernel path for cases that leave the choice to the planner; empty if the planner chose.
+        validated (bool): Whether the validation layer was enabled.
+        date (str): ISO 8601, UTC.
+        command (str):
+        distrusted_paths (mapping of str to str): The kernel paths that the device does not take, because it answered a
+            known question wrong, and the fault.
     """
 
     device: str
@@ -183,10 +167,8 @@ class Environment:
     def from_json(cls, record: Mapping[str, Any]) -> Environment:
         """Read back the result of `to_json`. Raises as `Result.from_json` does.
 
-        Raises
-        ------
-        ResultsError
-            The results are of a later format.
+        Raises:
+            ResultsError: The results are of a later format.
         """
         written = record.get("format", 1)
         if not isinstance(written, int) or not 1 <= written <= FORMAT:
@@ -241,12 +223,10 @@ def _members(cls: Any, record: Any) -> dict[str, Any]:
 class Run:
     """An environment and the results so far, by profile and name.
 
-    Attributes
-    ----------
-    environment : Environment, optional
-    results : dict
-    is_cut : bool
-        Whether the file from which the run was read ends in the middle of a line.
+    Attributes:
+        environment (Environment, optional):
+        results (dict):
+        is_cut (bool): Whether the file from which the run was read ends in the middle of a line.
     """
 
     environment: Environment | None = None

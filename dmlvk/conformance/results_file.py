@@ -26,12 +26,9 @@ LINE_STARTS = (b'{"kind": "environment"', b'{"kind": "result"')
 def read_results(path: Path) -> Run:
     """Read the results of a run, even of an interrupted run: a last line that was cut short is ignored.
 
-    Raises
-    ------
-    ResultsError
-        A line is neither an environment nor a result, or the file holds the results of several devices.
-    OSError
-        The file cannot be read.
+    Raises:
+        ResultsError: A line is neither an environment nor a result, or the file holds the results of several devices.
+        OSError: The file cannot be read.
     """
     runs = read_device_runs(path)
     if len(runs) > 1:

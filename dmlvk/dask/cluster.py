@@ -69,20 +69,13 @@ PATIENCE = 60.0
 class ClusterWorker:
     """A worker of a cluster.
 
-    Attributes
-    ----------
-    address : str
-        Dask's address of it.
-    device, driver : str
-        Of the device that it has; empty if it has none.
-    type : str
-        "DISCRETE_GPU", "CPU", ...; empty without a device.
-    index : int
-        The device's position in `dmlvk.devices()` there; -1 without a device.
-    place : str
-        Identifies the device in the cluster. If the worker dies, its successor has the same device.
-    reason : str
-        Why it has no device; empty if it has one.
+    Attributes:
+        address (str): Dask's address of it.
+        device, driver (str): Of the device that it has; empty if it has none.
+        type (str): "DISCRETE_GPU", "CPU", ...; empty without a device.
+        index (int): The device's position in `dmlvk.devices()` there; -1 without a device.
+        place (str): Identifies the device in the cluster. If the worker dies, its successor has the same device.
+        reason (str): Why it has no device; empty if it has one.
     """
 
     address: str
@@ -105,15 +98,11 @@ class ClusterWorker:
 def connect(address: str) -> Client:
     """A client of the scheduler at an address.
 
-    Parameters
-    ----------
-    address : str
-        As the scheduler prints it: "tcp://10.0.0.1:8786".
+    Args:
+        address (str): As the scheduler prints it: "tcp://10.0.0.1:8786".
 
-    Raises
-    ------
-    ClusterError
-        No scheduler answers there.
+    Raises:
+        ClusterError: No scheduler answers there.
     """
     try:
         return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
@@ -133,29 +122,22 @@ def prepare(client: Client, devices: str | Sequence[int | str | DeviceInfo] | No
     resources "dmlvk", "dmlvk.device=NAME", "dmlvk.driver=DRIVER" and "dmlvk.place=PLACE" once, for work that asks for
     them. If a worker runs in a process of its own, under a nanny, its device is the default device of that process.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Of the cluster whose workers have the devices.
-    devices : "best", "all", or sequence of int, str or DeviceInfo, optional
-        The devices of each host to use. "best": each device of the best kind, all discrete GPUs, or else all
-        integrated ones, ..., or else all CPU drivers. "all": each device. A sequence has selectors, as `Device` takes
-        them. By default $DMLVK_DEVICE of the worker, else "best"; or what an earlier call has chosen.
+    Args:
+        client (distributed.Client): Of the cluster whose workers have the devices.
+        devices ("best", "all", or sequence of int, str or DeviceInfo, optional): The devices of each host to use.
+            "best": each device of the best kind, all discrete GPUs, or else all integrated ones, ..., or else all CPU
+            drivers. "all": each device. A sequence has selectors, as `Device` takes them. By default $DMLVK_DEVICE of
+            the worker, else "best"; or what an earlier call has chosen.
 
-    Returns
-    -------
-    list of ClusterWorker
-        All workers, in the order of their addresses.
+    Returns:
+        list of ClusterWorker: All workers, in the order of their addresses.
 
-    Raises
-    ------
-    ClusterError
-        The scheduler does not answer or has no dmlvk, or another version of dmlvk has prepared the cluster.
+    Raises:
+        ClusterError: The scheduler does not answer or has no dmlvk, or another version of dmlvk has prepared the
+            cluster.
 
-    Warns
-    -----
-    ClusterWarning
-        A worker cannot take part: it has no Vulkan device, no dmlvk, or another version of it.
+    Warns:
+        ClusterWarning: A worker cannot take part: it has no Vulkan device, no dmlvk, or another version of it.
     """
     if not isinstance(client, Client) or client.asynchronous:
         kind = "an asynchronous Client" if isinstance(client, Client) else type(client).__name__

@@ -22,10 +22,8 @@ class ClusterWarning(UserWarning):
 class BatchError(CleanMessage, RuntimeError):
     """A batch could not be run. The exception of the worker is its `__cause__`.
 
-    Attributes
-    ----------
-    number : int
-        The batch's position, from 0.
+    Attributes:
+        number (int): The batch's position, from 0.
     """
 
     def __init__(self, number: int, message: str) -> None:

@@ -323,10 +323,8 @@ def device() -> Device:
     For functions that are submitted with ``resources={"dmlvk": 1}``. It is open, shared by the worker's tasks, and may
     be used from several threads.
 
-    Raises
-    ------
-    ClusterError
-        This is no task of a worker that has a device.
+    Raises:
+        ClusterError: This is no task of a worker that has a device.
     """
     return held_here().device()
 

@@ -22,13 +22,10 @@ INT64_LIMITS = (-(2**63), 2**63 - 1)
 class Source:
     """A place in a resource.
 
-    Attributes
-    ----------
-    node : DocumentNode
-        For messages.
-    resource : Resource
-    offset : int
-        Bytes from the resource's start.
+    Attributes:
+        node (DocumentNode): For messages.
+        resource (Resource):
+        offset (int): Bytes from the resource's start.
     """
 
     node: DocumentNode = field(compare=False)
@@ -40,12 +37,10 @@ class Source:
 class Dispatchable:
     """An operator of a model.
 
-    Attributes
-    ----------
-    name : str
-    desc : OperatorDesc
-    owned : mapping of str to Source
-        By field name, the tensors that are OWNED_BY_DML.
+    Attributes:
+        name (str):
+        desc (OperatorDesc):
+        owned (mapping of str to Source): By field name, the tensors that are OWNED_BY_DML.
     """
 
     name: str

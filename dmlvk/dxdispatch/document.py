@@ -25,14 +25,10 @@ PLAIN_NAME = re.compile(r"[\w-]+")
 class DocumentNode:
     """A value of a model, with its place for messages.
 
-    Attributes
-    ----------
-    file : str
-        The model's file.
-    key : str
-        The place, such as "resources.x.initialValues[3]".
-    value : object
-        Python's plain data.
+    Attributes:
+        file (str): The model's file.
+        key (str): The place, such as "resources.x.initialValues[3]".
+        value (object): Python's plain data.
     """
 
     file: str

@@ -14,15 +14,11 @@ MISSING: Any = object()
 class ModelError(CleanMessage, ValueError):
     """A model breaks a rule of DxDispatch's format, or asks for something that dmlvk does not have.
 
-    Attributes
-    ----------
-    file : str
-        The model's file.
-    key : str
-        The place in it, such as "dispatchables.x.desc.InputTensor.Sizes[2]"; empty for the file as a whole.
-    rule : str
-    expected : str or None
-        What would be right, where that can be said.
+    Attributes:
+        file (str): The model's file.
+        key (str): The place in it, such as "dispatchables.x.desc.InputTensor.Sizes[2]"; empty for the file as a whole.
+        rule (str):
+        expected (str or None): What would be right, where that can be said.
     """
 
     def __init__(self, file: str, key: str, value: Any, rule: str, expected: str | None = None) -> None:

@@ -36,15 +36,13 @@ WORD = np.dtype(np.uint32)
 class Model:
     """A model of DxDispatch. Made by `load`.
 
-    Attributes
-    ----------
-    path : Path
-        The model's file. Files that the model writes are in its folder, unless the caller of `run` names another.
-    resources : mapping of str to Resource
-    dispatchables : mapping of str to Dispatchable
-    commands : tuple of Command
-    allow_paths : tuple of Path
-        Further folders in which the model may read and write.
+    Attributes:
+        path (Path): The model's file. Files that the model writes are in its folder, unless the caller of `run` names
+            another.
+        resources (mapping of str to Resource):
+        dispatchables (mapping of str to Dispatchable):
+        commands (tuple of Command):
+        allow_paths (tuple of Path): Further folders in which the model may read and write.
     """
 
     path: Path
@@ -68,30 +66,22 @@ class Model:
     ) -> dict[str, Array]:
         """Run the commands, one after the other. Each run begins with the initial values.
 
-        Parameters
-        ----------
-        device : Device, int or str, optional
-            A device, or what selects one: see `dmlvk.Device`. A device that is not given open is closed at the end.
-        output_folder : path, optional
-            The folder for files to write; the model's own by default. Folders that are missing are made. Nothing
-            outside it is written, apart from the folders that `load` was told to allow.
-        log : callable, optional
-            Takes the text of each command that prints, and a line for each file that is written or that cannot be
-            written. The latter does not end the run: DxDispatch goes on too.
+        Args:
+            device (Device, int or str, optional): A device, or what selects one: see `dmlvk.Device`. A device that is
+                not given open is closed at the end.
+            output_folder (path, optional): The folder for files to write; the model's own by default. Folders that are
+                missing are made. Nothing outside it is written, apart from the folders that `load` was told to allow.
+            log (callable, optional): Takes the text of each command that prints, and a line for each file that is
+                written or that cannot be written. The latter does not end the run: DxDispatch goes on too.
 
-        Returns
-        -------
-        dict of str to ndarray
-            Every resource as it is at the end: its elements in one dimension and of its data type, as many as there
-            were initial values or, where the model gives sizeInBytes, as many as that holds. Initial values of several
-            types come back as bytes, UINT8.
+        Returns:
+            dict of str to ndarray: Every resource as it is at the end: its elements in one dimension and of its data
+                type, as many as there were initial values or, where the model gives sizeInBytes, as many as that holds.
+                Initial values of several types come back as bytes, UINT8.
 
-        Raises
-        ------
-        ModelError
-            A path to write leads out of the folder, itself or by a link. Nothing has run then.
-        DeviceError
-            There is no such device, or it has too little memory.
+        Raises:
+            ModelError: A path to write leads out of the folder, itself or by a link. Nothing has run then.
+            DeviceError: There is no such device, or it has too little memory.
         """
         folder = self.path.parent if output_folder is None else Path(output_folder)
         self._require_targets(folder)
@@ -181,24 +171,18 @@ def _rounded(size: int) -> int:
 def load(path: str | os.PathLike[str], *, allow_paths: Iterable[str | os.PathLike[str]] = ()) -> Model:
     """Read a model of DxDispatch, and check all of it. No device is needed.
 
-    Parameters
-    ----------
-    path : path
-        A file of JSON, in which comments and trailing commas are allowed, and text after the root is ignored. Files
-        that it names lie in its folder or in the working directory, wherever links lead.
-    allow_paths : iterable of path, optional
-        Further folders in which this model may read and write.
+    Args:
+        path (path): A file of JSON, in which comments and trailing commas are allowed, and text after the root is
+            ignored. Files that it names lie in its folder or in the working directory, wherever links lead.
+        allow_paths (iterable of path, optional): Further folders in which this model may read and write.
 
-    Returns
-    -------
-    Model
+    Returns:
+        Model
 
-    Raises
-    ------
-    ModelError
-        The file is no model, or asks for something that dmlvk does not have: another operator, HLSL, ONNX.
-        Or a file cannot be read: the model's own, or one that it names, or that is elsewhere. The message names the
-        file, the key, the value, the rule and what would be right.
+    Raises:
+        ModelError: The file is no model, or asks for something that dmlvk does not have: another operator, HLSL, ONNX.
+            Or a file cannot be read: the model's own, or one that it names, or that is elsewhere. The message names the
+            file, the key, the value, the rule and what would be right.
     """
     allowed = tuple(Path(folder) for folder in allow_paths)
     root = read_document(Path(path))

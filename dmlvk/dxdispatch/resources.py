@@ -25,17 +25,14 @@ GENERATORS = '[...], {"valueCount", "value"}, {"valueCount", "valueStart", "valu
 class Resource:
     """A block of memory.
 
-    Attributes
-    ----------
-    name : str
-    data_type : DataType, optional
-        None for initial values of several types.
-    content : ndarray of uint8
-        The initial values' bytes. They lie at the start of the memory; the rest of it is zeros.
-    size : int
-        Bytes of the memory.
-    is_size_given : bool
-        Whether the model says the size. Otherwise it is the initial values' size, rounded up to 4 bytes.
+    Attributes:
+        name (str):
+        data_type (DataType, optional): None for initial values of several types.
+        content (ndarray of uint8): The initial values' bytes. They lie at the start of the memory; the rest of it is
+            zeros.
+        size (int): Bytes of the memory.
+        is_size_given (bool): Whether the model says the size. Otherwise it is the initial values' size, rounded up to 4
+            bytes.
     """
 
     name: str

@@ -21,13 +21,10 @@ from dmlvk.onnx.host import from_ort_value, is_ort_value
 class NodeArgument:
     """An input or output, as ONNX Runtime describes it.
 
-    Attributes
-    ----------
-    name : str
-    shape : list of int, str or None
-        A dimension that may have any size is its name, or None.
-    type : str
-        Such as "tensor(float)".
+    Attributes:
+        name (str):
+        shape (list of int, str or None): A dimension that may have any size is its name, or None.
+        type (str): Such as "tensor(float)".
     """
 
     name: str

@@ -20,9 +20,8 @@ from dmlvk.runtime.device_info import devices
 class Prepared(BackendRep):  # type: ignore[misc]
     """A model that is ready to run.
 
-    Attributes
-    ----------
-    session : InferenceSession
+    Attributes:
+        session (InferenceSession):
     """
 
     def __init__(self, session: InferenceSession) -> None:
@@ -31,10 +30,9 @@ class Prepared(BackendRep):  # type: ignore[misc]
     def run(self, inputs: Any, **kwargs: Any) -> Any:
         """The outputs as a named tuple.
 
-        Parameters
-        ----------
-        inputs : array, sequence of arrays, or mapping of str to array
-            In the order of the model's inputs, or by name.
+        Args:
+            inputs (array, sequence of arrays, or mapping of str to array): In the order of the model's inputs, or by
+                name.
         """
         names = [described.name for described in self.session.get_inputs()]
         if isinstance(inputs, dict):
@@ -76,20 +74,14 @@ class DmlvkBackend(Backend):  # type: ignore[misc]
     ) -> Any:
         """Run one node.
 
-        Parameters
-        ----------
-        node : NodeProto
-        inputs : array or sequence of arrays
-            One for each input that is there.
-        outputs_info : sequence of tuple, optional
-            (dtype, shape) of each output; ONNX infers them by default.
-        opset_version : int, optional
-            Of ONNX's operators; the newest that is released by default.
+        Args:
+            node (NodeProto):
+            inputs (array or sequence of arrays): One for each input that is there.
+            outputs_info (sequence of tuple, optional): (dtype, shape) of each output; ONNX infers them by default.
+            opset_version (int, optional): Of ONNX's operators; the newest that is released by default.
 
-        Raises
-        ------
-        ModelError
-            The inputs do not fit the node, or the type of an output is not known.
+        Raises:
+            ModelError: The inputs do not fit the node, or the type of an output is not known.
         """
         released = max(version for domain, version in helper.OP_SET_ID_VERSION_MAP if domain in ("", "ai.onnx"))
         opset = kwargs.pop("opset_version", released)

@@ -22,14 +22,10 @@ Array = npt.NDArray[Any]
 class Finding:
     """The result for a node or a value.
 
-    Attributes
-    ----------
-    name : str
-        The node's or the value's name.
-    is_equal : bool or None
-        Whether all outputs have the same bits; None if the host's library cannot run the node.
-    text : str
-        The first element that differs, or the reason why there is no answer.
+    Attributes:
+        name (str): The node's or the value's name.
+        is_equal (bool or None): Whether all outputs have the same bits; None if the host's library cannot run the node.
+        text (str): The first element that differs, or the reason why there is no answer.
     """
 
     name: str
@@ -40,22 +36,15 @@ class Finding:
 def check(session: InferenceSession, feeds: Mapping[str, Any]) -> list[Finding]:
     """Run a model with all values kept, and each of the device's nodes once more on the host.
 
-    Parameters
-    ----------
-    session : InferenceSession
-        Of the model to check.
-    feeds : mapping of str to array_like
-        As for `InferenceSession.run`.
+    Args:
+        session (InferenceSession): Of the model to check.
+        feeds (mapping of str to array_like): As for `InferenceSession.run`.
 
-    Returns
-    -------
-    list of Finding
-        One for each node on the device that is no view, in the order of the graph.
+    Returns:
+        list of Finding: One for each node on the device that is no view, in the order of the graph.
 
-    Raises
-    ------
-    ModelError
-        As `InferenceSession.run` does.
+    Raises:
+        ModelError: As `InferenceSession.run` does.
     """
     graph, values, nodes = session.traced(feeds)
     return [_finding(graph, node, values) for node in nodes]
@@ -81,23 +70,16 @@ def check_values(session: InferenceSession, feeds: Mapping[str, Any]) -> list[Fi
 
     Where `check` gives each node the device's own inputs, here a difference goes on to all values behind it.
 
-    Parameters
-    ----------
-    session : InferenceSession
-        Of the model to check.
-    feeds : mapping of str to array_like
-        As for `InferenceSession.run`.
+    Args:
+        session (InferenceSession): Of the model to check.
+        feeds (mapping of str to array_like): As for `InferenceSession.run`.
 
-    Returns
-    -------
-    list of Finding
-        One for each tensor that a node of the model writes and that the session has, in the order of the model. Fused
-        convolutions have no values inside them; constants are none of the session's.
+    Returns:
+        list of Finding: One for each tensor that a node of the model writes and that the session has, in the order of
+            the model. Fused convolutions have no values inside them; constants are none of the session's.
 
-    Raises
-    ------
-    ModelError
-        As `InferenceSession.run` does, or the host's library cannot run the model.
+    Raises:
+        ModelError: As `InferenceSession.run` does, or the host's library cannot run the model.
     """
     _, values, _ = session.traced(feeds)
     whole = Graph(session.model)

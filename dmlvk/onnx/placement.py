@@ -17,14 +17,11 @@ from dmlvk.onnx.registry import entry_of, parameters_of, require_on_device, scal
 class Row:
     """Where a node runs.
 
-    Attributes
-    ----------
-    name : str
-        The node's name; a node without one has its operator and number.
-    op_type : str
-    where : str
-        "device", "view" (on the device, no copy), "folded" (nothing runs for it), or "host".
-    reason : str
+    Attributes:
+        name (str): The node's name; a node without one has its operator and number.
+        op_type (str):
+        where (str): "device", "view" (on the device, no copy), "folded" (nothing runs for it), or "host".
+        reason (str):
     """
 
     name: str

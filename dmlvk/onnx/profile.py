@@ -18,22 +18,16 @@ from dmlvk.runtime.tensor import Tensor
 class StepTimes:
     """The times of one step: nodes that run together, on the device or on the host.
 
-    Attributes
-    ----------
-    where : str
-        "device" or "host"; "outputs" for what a run reads at its end.
-    operators : tuple of str
-        The different operators of its nodes.
-    nodes : int
-        The number of its nodes.
-    seconds : float
-        On the host: the nodes' time. On the device: from the submission until the host knows that all is done.
-    gpu_seconds : float or None
-        On the device: from the first dispatch to the end of the last. None on the host, and without timestamps.
-    bytes_to_device, bytes_from_device : int
-        What went over the bus for the step.
-    to_device_seconds, from_device_seconds : float
-        The time of that.
+    Attributes:
+        where (str): "device" or "host"; "outputs" for what a run reads at its end.
+        operators (tuple of str): The different operators of its nodes.
+        nodes (int): The number of its nodes.
+        seconds (float): On the host: the nodes' time. On the device: from the submission until the host knows that all
+            is done.
+        gpu_seconds (float or None): On the device: from the first dispatch to the end of the last. None on the host,
+            and without timestamps.
+        bytes_to_device, bytes_from_device (int): What went over the bus for the step.
+        to_device_seconds, from_device_seconds (float): The time of that.
     """
 
     where: str
@@ -50,11 +44,9 @@ class StepTimes:
 class Profile:
     """The times of one run. Each step waits for the one before, so a run with a profile takes a little longer.
 
-    Attributes
-    ----------
-    seconds : float
-        Of the whole run.
-    steps : list of StepTimes
+    Attributes:
+        seconds (float): Of the whole run.
+        steps (list of StepTimes):
     """
 
     def __init__(self) -> None:

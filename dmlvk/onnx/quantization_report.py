@@ -39,16 +39,14 @@ SUFFIXES = ("_quantized", "_QuantizeLinear_Output")
 class OutputLoss:
     """An output of the quantized model beside that of the model in floats.
 
-    Attributes
-    ----------
-    name : str
-    decibels : float
-        The signal to noise ratio over all inputs: 10 log10 of the sum of squares of the floats over the sum of squares
-        of the differences. Infinite if no element differs. 20 and more is close; below 10 little is left.
-    agreement : float or None
-        For an output {N, classes}: the share of rows whose greatest element is the same. None for other outputs.
-    rows : int
-        The number of these rows.
+    Attributes:
+        name (str):
+        decibels (float): The signal to noise ratio over all inputs: 10 log10 of the sum of squares of the floats over
+            the sum of squares of the differences. Infinite if no element differs. 20 and more is close; below 10 little
+            is left.
+        agreement (float or None): For an output {N, classes}: the share of rows whose greatest element is the same.
+            None for other outputs.
+        rows (int): The number of these rows.
     """
 
     name: str
@@ -61,14 +59,11 @@ class OutputLoss:
 class LayerLoss:
     """A node of the model in floats whose output is integers in the quantized model.
 
-    Attributes
-    ----------
-    name, op_type : str
-    decibels : float
-        The signal to noise ratio of its output, as of `OutputLoss`.
-    lost : float
-        By how many decibels that is below the ratio of its worst input, or below 50 dB, which is what 8 bits give, if
-        its inputs are better: bytes of a picture may have no noise.
+    Attributes:
+        name, op_type (str):
+        decibels (float): The signal to noise ratio of its output, as of `OutputLoss`.
+        lost (float): By how many decibels that is below the ratio of its worst input, or below 50 dB, which is what 8
+            bits give, if its inputs are better: bytes of a picture may have no noise.
     """
 
     name: str
@@ -81,19 +76,14 @@ class LayerLoss:
 class QuantizationReport:
     """What `quantization_report` found.
 
-    Attributes
-    ----------
-    outputs : list of OutputLoss
-    layers : list of LayerLoss
-        Those that lose most first.
-    placement : list of Row
-        Where each node of the quantized model runs.
-    seconds : float
-        The median of a run of the quantized model by dmlvk, from host to host, with the first of the inputs.
-    float_seconds : float
-        The same of the model in floats, by ONNX Runtime on the CPU.
-    inputs : int
-        How many inputs were compared.
+    Attributes:
+        outputs (list of OutputLoss):
+        layers (list of LayerLoss): Those that lose most first.
+        placement (list of Row): Where each node of the quantized model runs.
+        seconds (float): The median of a run of the quantized model by dmlvk, from host to host, with the first of the
+            inputs.
+        float_seconds (float): The same of the model in floats, by ONNX Runtime on the CPU.
+        inputs (int): How many inputs were compared.
     """
 
     outputs: list[OutputLoss]
@@ -133,30 +123,20 @@ def quantization_report(
 ) -> QuantizationReport:
     """Compare a quantized model with the model in floats of which `quantize` made it.
 
-    Parameters
-    ----------
-    model : path, bytes or ModelProto
-        The model in floats, which ONNX Runtime runs on the CPU.
-    quantized : path, bytes or ModelProto
-        The quantized model, which runs on the device.
-    data : iterable
-        Inputs as for `quantize`, best others than those of the calibration.
-    device : Device, DeviceInfo, str or int, optional
-        Where the quantized model runs; the best device by default.
-    progress : callable, optional
-        Called with the name of each step as it begins: each input of `data`, the layers, the times.
+    Args:
+        model (path, bytes or ModelProto): The model in floats, which ONNX Runtime runs on the CPU.
+        quantized (path, bytes or ModelProto): The quantized model, which runs on the device.
+        data (iterable): Inputs as for `quantize`, best others than those of the calibration.
+        device (Device, DeviceInfo, str or int, optional): Where the quantized model runs; the best device by default.
+        progress (callable, optional): Called with the name of each step as it begins: each input of `data`, the layers,
+            the times.
 
-    Returns
-    -------
-    QuantizationReport
+    Returns:
+        QuantizationReport
 
-    Raises
-    ------
-    ModelError
-        A model or an input cannot be run.
+    Raises:
+        ModelError: A model or an input cannot be run.
 
-    Examples
-    --------
     >>> report = dmlvk.onnx.quantization_report("model.onnx", quantized, samples)
     >>> [f"{output.name}: {output.decibels:.1f} dB" for output in report.outputs]
     ['probabilities: 31.4 dB']

@@ -57,50 +57,35 @@ def quantize(
 ) -> onnx.ModelProto:
     """Make a model of 8-bit integers, whose convolutions run on a device, of a model in floats.
 
-    Parameters
-    ----------
-    model : path, bytes or ModelProto
-        A model in floats with at least one Conv, Gemm or MatMul.
-    data : iterable
-        Inputs as the model meets them in use, which show the range of each value: feeds as for `InferenceSession.run`,
-        or arrays, if the model has one input. A hundred are usually enough. It is read once, from its beginning to its
-        end.
-    format : {"QOperator", "QDQ"}
-        "QOperator" writes QLinearConv and the like, which have the same bits everywhere. "QDQ" leaves the operators in
-        floats, between DequantizeLinear and QuantizeLinear; a session fuses them.
-    weight_bits : {7, 8}
-        8 is more accurate, and exact in dmlvk. 7 makes ONNX Runtime give the same bits on x86 processors without VNNI,
-        where its sums of two products saturate at 16 bits.
-    per_channel : bool
-        Whether weights have a scale for each output channel, which is more accurate and costs nothing on a device.
-    calibration : {"minmax", "entropy", "percentile"}
-        How the range of a value follows from the data: its least and greatest element, or a narrower range that cuts
-        off rare ones.
-    progress : callable, optional
-        Called with the name of each step as it begins: the preparation, each input of `data`, and the quantizer.
+    Args:
+        model (path, bytes or ModelProto): A model in floats with at least one Conv, Gemm or MatMul.
+        data (iterable): Inputs as the model meets them in use, which show the range of each value: feeds as for
+            `InferenceSession.run`, or arrays, if the model has one input. A hundred are usually enough. It is read
+            once, from its beginning to its end.
+        format ({"QOperator", "QDQ"}): "QOperator" writes QLinearConv and the like, which have the same bits everywhere.
+            "QDQ" leaves the operators in floats, between DequantizeLinear and QuantizeLinear; a session fuses them.
+        weight_bits ({7, 8}): 8 is more accurate, and exact in dmlvk. 7 makes ONNX Runtime give the same bits on x86
+            processors without VNNI, where its sums of two products saturate at 16 bits.
+        per_channel (bool): Whether weights have a scale for each output channel, which is more accurate and costs
+            nothing on a device.
+        calibration ({"minmax", "entropy", "percentile"}): How the range of a value follows from the data: its least and
+            greatest element, or a narrower range that cuts off rare ones.
+        progress (callable, optional): Called with the name of each step as it begins: the preparation, each input of
+            `data`, and the quantizer.
 
-    Returns
-    -------
-    onnx.ModelProto
-        For `InferenceSession`, or `onnx.save`.
+    Returns:
+        onnx.ModelProto: For `InferenceSession`, or `onnx.save`.
 
-    Raises
-    ------
-    ModelError
-        The model cannot be read, is quantized already, or has nothing to quantize; `data` has no inputs, or one that
-        does not fit or is not finite; ONNX Runtime is not installed, or refuses the model.
-    ValueError
-        `format`, `weight_bits` or `calibration` has another value.
+    Raises:
+        ModelError: The model cannot be read, is quantized already, or has nothing to quantize; `data` has no inputs, or
+            one that does not fit or is not finite; ONNX Runtime is not installed, or refuses the model.
+        ValueError: `format`, `weight_bits` or `calibration` has another value.
 
-    Notes
-    -----
     The steps: conversion to opset 13, if it is older; ONNX Runtime's basic optimization, which puts batch
     normalizations into convolutions and makes constants of what is constant; inference of sizes; calibration on
     `data`; `onnxruntime.quantization.quantize_static`, with uint8 values and int8 weights. Softmax and operators that
     no device runs keep their floats. `quantization_report` says what the result is worth.
 
-    Examples
-    --------
     >>> quantized = dmlvk.onnx.quantize("model.onnx", [{"input": picture} for picture in pictures])
     >>> session = dmlvk.onnx.InferenceSession(quantized)
     """

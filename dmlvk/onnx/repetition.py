@@ -18,17 +18,12 @@ MOST_DIFFERENCES = 10
 class Difference:
     """An output that a further run gave with other bits than the first.
 
-    Attributes
-    ----------
-    run : int
-        The number of the run; the first one, with which others are compared, is 1.
-    output : str
-    element : tuple of int
-        The coordinate of the first element that differs.
-    count : int
-        How many elements differ.
-    first, found : ndarray
-        The output of the first run, and that of this run.
+    Attributes:
+        run (int): The number of the run; the first one, with which others are compared, is 1.
+        output (str):
+        element (tuple of int): The coordinate of the first element that differs.
+        count (int): How many elements differ.
+        first, found (ndarray): The output of the first run, and that of this run.
     """
 
     run: int

@@ -62,12 +62,9 @@ FUSED = "an operator of bytes, with its quantized neighbours"
 class Memory:
     """Bytes on the device for a model's values; weights are not among them.
 
-    Attributes
-    ----------
-    peak : int
-        What is taken: values share memory if no dispatch needs both.
-    sum : int
-        What they would take beside each other.
+    Attributes:
+        peak (int): What is taken: values share memory if no dispatch needs both.
+        sum (int): What they would take beside each other.
     """
 
     peak: int
@@ -99,58 +96,45 @@ class Options(NamedTuple):
 class InferenceSession(Pickled):
     """A model on a device. Nodes that the device does not run go to the host in the largest parts.
 
-    Parameters
-    ----------
-    model : path, bytes or ModelProto
-        Any valid model. External data are read from the folder of its path.
-    sess_options : onnxruntime.SessionOptions, optional
-        As ONNX Runtime takes them. Threads, log level and level of optimization are those of the nodes on the host; a
-        level below ORT_ENABLE_EXTENDED fuses nothing, as in ONNX Runtime. A warning names what has no meaning here. A
-        device in this place is taken for `device`.
-    providers : sequence, optional
-        As ONNX Runtime takes them. They have no meaning here, which a warning says: `device` is in their place.
-    provider_options : sequence, optional
-        As ONNX Runtime takes them, for `providers`. A warning says that they have no meaning here.
-    device : Device, int, str, or iterable of Device, int or str, optional
-        A device, or a selector of one; the best device by default. "all" is each device of the best kind that the host
-        has: all discrete GPUs, or else all integrated ones, ..., or else all CPU drivers; a GPU with two drivers counts
-        once. Several devices take turns by calls: see the notes.
-    fuse_qdq : bool
-        Fuse DequantizeLinear, Conv, [Relu or Clip], QuantizeLinear to one integer convolution, as ONNX Runtime does
-        when it optimizes. This changes the last bits. False leaves them to the host.
-    channels_last : bool, optional
-        Whether tensors between convolutions have their channels last in memory (NHWC), whatever the model says: no
-        result depends on it. By default they have so on GPUs, whose kernels are faster then.
-    placement : {"fastest", "device"}, optional
-        Where nodes run that the device can run. "fastest" leaves those on the host that cost less there, with all that
-        crosses the bus because of them; it is the default on GPUs. The second run with inputs of some sizes measures
-        whether the host alone is faster than such a division, unless that is far from likely. "device" runs on the
-        device whatever can; it is the default on CPU drivers, which are there to prove bits. No result of an operator
-        depends on it.
-    runs_at_once : int, optional
-        The most runs that share a device, in `map`, `run_async` and `run` in several threads. By default 2, and 1 if
-        the first device is a driver on the processor: a GPU computes one run while the arrays of another one are
-        copied. They share weights. Each has memory of its own for the model's other values, which is taken when it
-        first begins beside another one; if there is not enough, runs go one after the other.
-    tune : bool
-        Measure, before the first run with inputs of some sizes, the kernel paths of its layers that were not measured
-        on this device yet, and take the fastest: see `tune`.
+    Args:
+        model (path, bytes or ModelProto): Any valid model. External data are read from the folder of its path.
+        sess_options (onnxruntime.SessionOptions, optional): As ONNX Runtime takes them. Threads, log level and level of
+            optimization are those of the nodes on the host; a level below ORT_ENABLE_EXTENDED fuses nothing, as in ONNX
+            Runtime. A warning names what has no meaning here. A device in this place is taken for `device`.
+        providers (sequence, optional): As ONNX Runtime takes them. They have no meaning here, which a warning says:
+            `device` is in their place.
+        provider_options (sequence, optional): As ONNX Runtime takes them, for `providers`. A warning says that they
+            have no meaning here.
+        device (Device, int, str, or iterable of Device, int or str, optional): A device, or a selector of one; the best
+            device by default. "all" is each device of the best kind that the host has: all discrete GPUs, or else all
+            integrated ones, ..., or else all CPU drivers; a GPU with two drivers counts once. Several devices take
+            turns by calls: see the notes.
+        fuse_qdq (bool): Fuse DequantizeLinear, Conv, [Relu or Clip], QuantizeLinear to one integer convolution, as ONNX
+            Runtime does when it optimizes. This changes the last bits. False leaves them to the host.
+        channels_last (bool, optional): Whether tensors between convolutions have their channels last in memory (NHWC),
+            whatever the model says: no result depends on it. By default they have so on GPUs, whose kernels are faster
+            then.
+        placement ({"fastest", "device"}, optional): Where nodes run that the device can run. "fastest" leaves those on
+            the host that cost less there, with all that crosses the bus because of them; it is the default on GPUs. The
+            second run with inputs of some sizes measures whether the host alone is faster than such a division, unless
+            that is far from likely. "device" runs on the device whatever can; it is the default on CPU drivers, which
+            are there to prove bits. No result of an operator depends on it.
+        runs_at_once (int, optional): The most runs that share a device, in `map`, `run_async` and `run` in several
+            threads. By default 2, and 1 if the first device is a driver on the processor: a GPU computes one run while
+            the arrays of another one are copied. They share weights. Each has memory of its own for the model's other
+            values, which is taken when it first begins beside another one; if there is not enough, runs go one after
+            the other.
+        tune (bool): Measure, before the first run with inputs of some sizes, the kernel paths of its layers that were
+            not measured on this device yet, and take the fastest: see `tune`.
 
-    Raises
-    ------
-    ModelError
-        The model cannot be read, or ONNX's checker refuses it. The message names the node or the tensor.
-    DeviceError
-        There is no such device.
+    Raises:
+        ModelError: The model cannot be read, or ONNX's checker refuses it. The message names the node or the tensor.
+        DeviceError: There is no such device.
 
-    Attributes
-    ----------
-    device : Device
-        The first of the devices.
-    devices : list of Device
+    Attributes:
+        device (Device): The first of the devices.
+        devices (list of Device):
 
-    Notes
-    -----
     `run` may be called from several threads. On one device, as many runs go on at once as `runs_at_once` says;
     those of a model that runs as a whole on the host go on at once, as in ONNX Runtime. With several devices,
     each call runs as a whole on the device that has the fewest calls. So `run` in one thread is no faster than on one
@@ -314,17 +298,13 @@ class InferenceSession(Pickled):
         kept.
         `device.compile_progress` shows how far it is.
 
-        Parameters
-        ----------
-        input_feed : mapping of str to array, optional
-            As for `run`, where the model leaves sizes open: layers are measured in the sizes of these inputs.
+        Args:
+            input_feed (mapping of str to array, optional): As for `run`, where the model leaves sizes open: layers are
+                measured in the sizes of these inputs.
 
-        Raises
-        ------
-        ValueError
-            The model leaves sizes open, and there are no inputs.
-        OSError
-            The cache folder cannot be written.
+        Raises:
+            ValueError: The model leaves sizes open, and there are no inputs.
+            OSError: The cache folder cannot be written.
         """
         if input_feed is None:
             generator, input_feed = np.random.default_rng(0), {}
@@ -350,31 +330,23 @@ class InferenceSession(Pickled):
     ) -> list[Any]:
         """Run the model.
 
-        Parameters
-        ----------
-        output_names : sequence of str or None
-            The outputs to return; None or nothing for all.
-        feeds : mapping of str to array_like
-            An array for each input, of the input's type and sizes; also for initializers that are inputs. Types that
-            NumPy lacks, such as bfloat16, are those of the package ml_dtypes. An OrtValue of onnxruntime is taken too.
-        run_options : onnxruntime.RunOptions, optional
-            As ONNX Runtime takes them. A run ends at once if they say so; nothing else of them has a meaning here.
-        input_feed : mapping of str to array_like, optional
-            ONNX Runtime's name of `feeds`.
+        Args:
+            output_names (sequence of str or None): The outputs to return; None or nothing for all.
+            feeds (mapping of str to array_like): An array for each input, of the input's type and sizes; also for
+                initializers that are inputs. Types that NumPy lacks, such as bfloat16, are those of the package
+                ml_dtypes. An OrtValue of onnxruntime is taken too.
+            run_options (onnxruntime.RunOptions, optional): As ONNX Runtime takes them. A run ends at once if they say
+                so; nothing else of them has a meaning here.
+            input_feed (mapping of str to array_like, optional): ONNX Runtime's name of `feeds`.
 
-        Returns
-        -------
-        list of ndarray
-            The outputs, in the order of their names. Each is the caller's own: it shares no memory with another one,
-            with a feed, or with what the session keeps.
+        Returns:
+            list of ndarray: The outputs, in the order of their names. Each is the caller's own: it shares no memory
+                with another one, with a feed, or with what the session keeps.
 
-        Raises
-        ------
-        ModelError
-            An input is missing, unknown or of another type, rank or size; an output is unknown; or the host's library
-            refuses a node. The message names it.
-        DeviceError
-            The device is closed, lost, or out of memory.
+        Raises:
+            ModelError: An input is missing, unknown or of another type, rank or size; an output is unknown; or the
+                host's library refuses a node. The message names it.
+            DeviceError: The device is closed, lost, or out of memory.
         """
         feeds = input_feed if feeds is None else feeds
         if run_options is None:
@@ -402,30 +374,20 @@ class InferenceSession(Pickled):
         driver or of the hardware. What the host computes in floats may depend on its threads: `placement` says which
         nodes these are.
 
-        Parameters
-        ----------
-        feeds : mapping of str to array_like
-            As for `run`.
-        runs : int
-            How many times the model runs, the first run included; 2 or more.
-        progress : callable, optional
-            Called after each run with its number and `runs`. It ends the repetition if it returns False.
+        Args:
+            feeds (mapping of str to array_like): As for `run`.
+            runs (int): How many times the model runs, the first run included; 2 or more.
+            progress (callable, optional): Called after each run with its number and `runs`. It ends the repetition if
+                it returns False.
 
-        Returns
-        -------
-        list of Difference
-            Which run, which output, which element, and both arrays; empty if all bits are the same. The first ten are
-            kept.
+        Returns:
+            list of Difference: Which run, which output, which element, and both arrays; empty if all bits are the same.
+                The first ten are kept.
 
-        Raises
-        ------
-        ModelError, DeviceError
-            As `run`.
-        ValueError
-            `runs` is below 2.
+        Raises:
+            ModelError, DeviceError: As `run`.
+            ValueError: `runs` is below 2.
 
-        Examples
-        --------
         >>> session.repeat({"input": picture}, 1000)
         []
         """
@@ -458,19 +420,14 @@ class InferenceSession(Pickled):
     ) -> Future[list[Any]]:
         """As `run`, on a thread of the session; returns at once.
 
-        Parameters
-        ----------
-        output_names, feeds, run_options
-            As for `run`.
-        callback : callable, optional
-            As ONNX Runtime calls it, when the run has ended: with the outputs, `user_data`, and "" or the error.
-        user_data : object, optional
-            Handed to `callback` as it is.
+        Args:
+            output_names, feeds, run_options: As for `run`.
+            callback (callable, optional): As ONNX Runtime calls it, when the run has ended: with the outputs,
+                `user_data`, and "" or the error.
+            user_data (object, optional): Handed to `callback` as it is.
 
-        Returns
-        -------
-        concurrent.futures.Future
-            Its result is the list of outputs; its exception is that of `run`.
+        Returns:
+            concurrent.futures.Future: Its result is the list of outputs; its exception is that of `run`.
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is called with a run's outputs, and {type(callback).__name__} cannot be called")
@@ -527,27 +484,19 @@ class InferenceSession(Pickled):
     ) -> Iterator[list[Any]]:
         """Run the model for each batch of an iterable, on all devices of the session.
 
-        Parameters
-        ----------
-        batches : iterable
-            Feeds as for `run`; or an array, if the model has one input. It is read only as far as batches are in
-            flight, so it may be endless.
-        output_names : sequence of str, optional
-            As for `run`.
-        in_flight : int, optional
-            The most batches that are read and not yet yielded; by default two for each run at once.
+        Args:
+            batches (iterable): Feeds as for `run`; or an array, if the model has one input. It is read only as far as
+                batches are in flight, so it may be endless.
+            output_names (sequence of str, optional): As for `run`.
+            in_flight (int, optional): The most batches that are read and not yet yielded; by default two for each run
+                at once.
 
-        Returns
-        -------
-        iterator of list of ndarray
-            The outputs of each batch, in the order of the batches.
+        Returns:
+            iterator of list of ndarray: The outputs of each batch, in the order of the batches.
 
-        Raises
-        ------
-        ModelError, DeviceError
-            As `run`, when the batch has its turn.
-        ValueError
-            `in_flight` is below 1.
+        Raises:
+            ModelError, DeviceError: As `run`, when the batch has its turn.
+            ValueError: `in_flight` is below 1.
         """
         rule = "one batch is read at a time, or more"
         most = 2 * self._most_runs
@@ -580,16 +529,12 @@ class InferenceSession(Pickled):
     def profiled(self, feeds: Mapping[str, Any]) -> tuple[list[Any], Profile]:
         """Run the model as `run` does, and time each of its steps.
 
-        Parameters
-        ----------
-        feeds : mapping of str to array_like
-            As for `run`.
+        Args:
+            feeds (mapping of str to array_like): As for `run`.
 
-        Returns
-        -------
-        tuple of list of ndarray and Profile
-            All outputs, and the times. The first run with new sizes also plans and compiles. Times on the GPU need a
-            device whose `timestamps` was True at that run.
+        Returns:
+            tuple of list of ndarray and Profile: All outputs, and the times. The first run with new sizes also plans
+                and compiles. Times on the GPU need a device whose `timestamps` was True at that run.
         """
         profile = Profile()
         names = list(self._graph.outputs)
@@ -601,10 +546,9 @@ class InferenceSession(Pickled):
     def traced(self, feeds: Mapping[str, Any]) -> tuple[Graph, dict[str, Any], list[Node]]:
         """Run the model with steps of its own that keep each value.
 
-        Returns
-        -------
-        tuple of Graph, dict of str to ndarray, and list of Node
-            The graph; all its values but the constants; and the nodes on the device that are no views.
+        Returns:
+            tuple of Graph, dict of str to ndarray, and list of Node: The graph; all its values but the constants; and
+                the nodes on the device that are no views.
         """
         return self._parts[0].trace(self._checked(feeds))
 

@@ -15,23 +15,15 @@ class ActivationReluDesc(OperatorDesc):
 
     So -0.0 and every NaN keep their bits.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        FLOAT32, rank 1 to 8.
-    output_tensor : TensorDesc, optional
-        FLOAT32, with the sizes of the input. By default it is packed.
+    Args:
+        input_tensor (TensorDesc): FLOAT32, rank 1 to 8.
+        output_tensor (TensorDesc, optional): FLOAT32, with the sizes of the input. By default it is packed.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_ACTIVATION_RELU_OPERATOR_DESC. DirectML also takes FLOAT16 and signed integers.
 
-    Examples
-    --------
     >>> desc = dmlvk.ActivationReluDesc(input_tensor=dmlvk.TensorDesc("float32", [3]))
     >>> dmlvk.reference.run(desc, input_tensor=np.float32([-1, 0.5, np.nan]))
     array([0. , 0.5, nan], dtype=float32)

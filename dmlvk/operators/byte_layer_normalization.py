@@ -49,33 +49,20 @@ class ByteLayerNormalizationDesc(OperatorDesc):
     1.30 on, on processors with FMA. Older versions, and others, round otherwise: a few bytes in a million differ.
     DirectML's MEAN_VARIANCE_NORMALIZATION does not say how it rounds.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        INT8 or UINT8; {rows, n}, where n is a multiple of 8, at most 2^20.
-    scale_tensor : TensorDesc
-        FLOAT32 {n}. What is infinite or no number in it counts as 0.
-    bias_tensor : TensorDesc
-        FLOAT32 {n}, where the same counts as 0.
-    output_tensor : TensorDesc, optional
-        Has the data type and the sizes of the input. By default it is packed.
-    epsilon : float
-        From 2^-60 to 2^60; FLOAT32.
-    input_scale : float
-        From 2^-20 to 2^20; FLOAT32.
-    input_zero_point : int
-        The element of the input that stands for 0.
-    output_scale : float
-        Of the output, in the range of `input_scale`.
-    output_zero_point : int
-        The element of the output that stands for 0.
+    Args:
+        input_tensor (TensorDesc): INT8 or UINT8; {rows, n}, where n is a multiple of 8, at most 2^20.
+        scale_tensor (TensorDesc): FLOAT32 {n}. What is infinite or no number in it counts as 0.
+        bias_tensor (TensorDesc): FLOAT32 {n}, where the same counts as 0.
+        output_tensor (TensorDesc, optional): Has the data type and the sizes of the input. By default it is packed.
+        epsilon (float): From 2^-60 to 2^60; FLOAT32.
+        input_scale (float): From 2^-20 to 2^20; FLOAT32.
+        input_zero_point (int): The element of the input that stands for 0.
+        output_scale (float): Of the output, in the range of `input_scale`.
+        output_zero_point (int): The element of the output that stands for 0.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Examples
-    --------
     >>> desc = dmlvk.ByteLayerNormalizationDesc(
     ...     input_tensor=dmlvk.TensorDesc("int8", [1, 8]),
     ...     scale_tensor=dmlvk.TensorDesc("float32", [8]),

@@ -47,29 +47,21 @@ class ByteResampleDesc(OperatorDesc):
     QuantizeLinear. DirectML's RESAMPLE2 does not say how bytes are rounded, and its coordinates, a product and two
     sums, are not those of ONNX, which divides.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        INT8 or UINT8; {N, C, H, W}, with at most 2^23 rows and columns.
-    coordinate_tensor : TensorDesc
-        FLOAT32 {rows + columns of the output}: a row of the input for each row of the output, and then a column for
-        each column. Those below 2^-30 count as 0, those behind the last row or column as that one.
-    threshold_tensor : TensorDesc
-        FLOAT32 {255}, which do not fall. They are compared by their bits, so that a NaN lies beyond infinity, and 0 is
-        -0. If they fall somewhere, the output is what a bisection finds: 128 thresholds, then 64, and so on.
-    output_tensor : TensorDesc
-        INT8 or UINT8; {N, C, rows, columns}, of at most 2^23 each.
-    input_scale : float
-        From 2^-40 to 2^40; FLOAT32.
-    input_zero_point : int
-        A number of the input's type.
+    Args:
+        input_tensor (TensorDesc): INT8 or UINT8; {N, C, H, W}, with at most 2^23 rows and columns.
+        coordinate_tensor (TensorDesc): FLOAT32 {rows + columns of the output}: a row of the input for each row of the
+            output, and then a column for each column. Those below 2^-30 count as 0, those behind the last row or column
+            as that one.
+        threshold_tensor (TensorDesc): FLOAT32 {255}, which do not fall. They are compared by their bits, so that a NaN
+            lies beyond infinity, and 0 is -0. If they fall somewhere, the output is what a bisection finds: 128
+            thresholds, then 64, and so on.
+        output_tensor (TensorDesc): INT8 or UINT8; {N, C, rows, columns}, of at most 2^23 each.
+        input_scale (float): From 2^-40 to 2^40; FLOAT32.
+        input_zero_point (int): A number of the input's type.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Examples
-    --------
     >>> desc = dmlvk.ByteResampleDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 1, 2]),
     ...     coordinate_tensor=dmlvk.TensorDesc("float32", [1 + 5]),

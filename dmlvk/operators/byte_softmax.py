@@ -28,25 +28,16 @@ class ByteSoftmaxDesc(OperatorDesc):
     other, and each addition rounds to nearest even. The quotient is exact before it is rounded, and halves round to
     even; it is 0 if the sum is 0 or infinite. This is QLinearSoftmax of ONNX Runtime, whose table has exponentials.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        INT8 or UINT8, of 3 dimensions.
-    table_tensor : TensorDesc
-        FLOAT32 {256}.
-    output_tensor : TensorDesc, optional
-        Has the data type and the sizes of the input. By default it is packed.
-    output_steps : int
-        1 to 2^24: as many steps of the output are 1.
-    output_zero_point : int
-        A number of the input's type.
+    Args:
+        input_tensor (TensorDesc): INT8 or UINT8, of 3 dimensions.
+        table_tensor (TensorDesc): FLOAT32 {256}.
+        output_tensor (TensorDesc, optional): Has the data type and the sizes of the input. By default it is packed.
+        output_steps (int): 1 to 2^24: as many steps of the output are 1.
+        output_zero_point (int): A number of the input's type.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Examples
-    --------
     >>> desc = dmlvk.ByteSoftmaxDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 3]),
     ...     table_tensor=dmlvk.TensorDesc("float32", [256]),

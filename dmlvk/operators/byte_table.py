@@ -21,26 +21,19 @@ class ByteTableDesc(OperatorDesc):
     A byte is an index by its bits, so that -1 in INT8 is 255: the table's last element, as in NumPy. Any function of
     one or two 8-bit numbers is exact as a table.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        INT8 or UINT8.
-    second_input_tensor : TensorDesc, optional
-        INT8 or UINT8, with the sizes of `input_tensor`; it broadcasts by strides of 0.
-    table_tensor : TensorDesc
-        INT8 or UINT8: {256}, or {65536} with a second input. With an axis, a row of that length for each index along
-        it: {n, 256} or {n, 65536}.
-    output_tensor : TensorDesc, optional
-        The sizes of `input_tensor`, the data type of `table_tensor`. By default it is packed.
-    axis : int, optional
-        The dimension of `input_tensor` along which tables change.
+    Args:
+        input_tensor (TensorDesc): INT8 or UINT8.
+        second_input_tensor (TensorDesc, optional): INT8 or UINT8, with the sizes of `input_tensor`; it broadcasts by
+            strides of 0.
+        table_tensor (TensorDesc): INT8 or UINT8: {256}, or {65536} with a second input. With an axis, a row of that
+            length for each index along it: {n, 256} or {n, 65536}.
+        output_tensor (TensorDesc, optional): The sizes of `input_tensor`, the data type of `table_tensor`. By default
+            it is packed.
+        axis (int, optional): The dimension of `input_tensor` along which tables change.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Examples
-    --------
     >>> desc = dmlvk.ByteTableDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [3]), table_tensor=dmlvk.TensorDesc("uint8", [256])
     ... )

@@ -34,24 +34,17 @@ class ByteTableMeanDesc(OperatorDesc):
       The sums are added as (0 + 2) + (1 + 3), then those that waited one after the other, then the rest. This is
       ReduceMean over the last dimensions of a tensor.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        INT8 or UINT8; {N, C, H, W} or {N, C, D, H, W}. A plane has the elements of all but the first two dimensions,
-        in the order of these dimensions, whatever the strides are.
-    table_tensor : TensorDesc
-        FLOAT32 {256}. A byte is an index by its bits, so that -1 in INT8 is 255.
-    output_tensor : TensorDesc, optional
-        FLOAT32, with N and C of the input and 1 elsewhere. By default it is packed. What is no number is 0x7FC00000.
-    lane_count : int
-        1, 4 or 8.
+    Args:
+        input_tensor (TensorDesc): INT8 or UINT8; {N, C, H, W} or {N, C, D, H, W}. A plane has the elements of all but
+            the first two dimensions, in the order of these dimensions, whatever the strides are.
+        table_tensor (TensorDesc): FLOAT32 {256}. A byte is an index by its bits, so that -1 in INT8 is 255.
+        output_tensor (TensorDesc, optional): FLOAT32, with N and C of the input and 1 elsewhere. By default it is
+            packed. What is no number is 0x7FC00000.
+        lane_count (int): 1, 4 or 8.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Examples
-    --------
     >>> desc = dmlvk.ByteTableMeanDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 2, 2]),
     ...     table_tensor=dmlvk.TensorDesc("float32", [256]),

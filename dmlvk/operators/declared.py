@@ -458,28 +458,22 @@ class OperatorDesc:
     A descriptor's `output_tensor` may be left out where the other fields say what it is. It is filled in then, packed,
     and the descriptor equals one in which it was written out.
 
-    Attributes
-    ----------
-    operator_name : str
-        DirectML's name without ``DML_OPERATOR_``.
-    stem : str
-        The name in lower case: that of the operator's module in every wing.
-    number : int
-        Its place in the order of the conformance cases and of the benchmark.
-    family : str
-        The kind of operators that share a planner: "data_movement", "element_wise", "products", "windows".
-    successor : type of OperatorDesc, optional
-        The operator that took its place, and whose kernels it runs.
-    rules, tensor_rules : mapping
-        The rules of each field by its name, in DirectML's order; and those of the tensors.
-    input_fields, output_fields : tuple of str
-        The fields that hold a TensorDesc or, for optional ones, None; in DirectML's order.
-    optional_fields : tuple of str
-        The fields that may be absent.
-    bit_fields : mapping of str to str
-        Fields that are compared and serialized by their bits, each with the name of the attribute that holds its bytes.
-    implied_fields : tuple of str
-        Fields that can hold no other value than the one that follows from the other fields.
+    Attributes:
+        operator_name (str): DirectML's name without ``DML_OPERATOR_``.
+        stem (str): The name in lower case: that of the operator's module in every wing.
+        number (int): Its place in the order of the conformance cases and of the benchmark.
+        family (str): The kind of operators that share a planner: "data_movement", "element_wise", "products",
+            "windows".
+        successor (type of OperatorDesc, optional): The operator that took its place, and whose kernels it runs.
+        rules, tensor_rules (mapping): The rules of each field by its name, in DirectML's order; and those of the
+            tensors.
+        input_fields, output_fields (tuple of str): The fields that hold a TensorDesc or, for optional ones, None; in
+            DirectML's order.
+        optional_fields (tuple of str): The fields that may be absent.
+        bit_fields (mapping of str to str): Fields that are compared and serialized by their bits, each with the name of
+            the attribute that holds its bytes.
+        implied_fields (tuple of str): Fields that can hold no other value than the one that follows from the other
+            fields.
     """
 
     operator_name: ClassVar[str]
@@ -533,10 +527,8 @@ class OperatorDesc:
     def output_sizes(self) -> tuple[int, ...]:
         """The sizes of an output that is left out. All other fields have been checked.
 
-        Raises
-        ------
-        DescriptorError
-            The other fields do not say them: the message says why the output has to be given.
+        Raises:
+            DescriptorError: The other fields do not say them: the message says why the output has to be given.
         """
         sizes = self.tensor_rules[OUTPUT].sizes
         if not isinstance(sizes, Same):
@@ -569,10 +561,8 @@ class OperatorDesc:
     def implied_output(self) -> TensorDesc:
         """What the other fields say of the output, packed.
 
-        Raises
-        ------
-        DescriptorError
-            They do not say it.
+        Raises:
+            DescriptorError: They do not say it.
         """
         sizes = self.output_sizes()
         rule = self.tensor_rules[OUTPUT]

@@ -33,29 +33,21 @@ class DiagonalMatrixDesc(OperatorDesc):
 
     Dimensions before the last two are a batch.
 
-    Parameters
-    ----------
-    output_tensor : TensorDesc
-        Rank 2 to 4, any data type.
-    offset : int
-        In 32 signed bits. A positive offset moves the diagonal to the right, a negative one to the left.
-    value : int, float, NumPy scalar or bytes
-        A FLOAT for any output data type: other numbers are rounded to float32. A NumPy float32 keeps its bits, and so
-        do 4 bytes, which are the FLOAT in memory (little endian). For an integer output the FLOAT is truncated towards
-        0 and has to fit. DIAGONAL_MATRIX1 takes integers with all their bits.
+    Args:
+        output_tensor (TensorDesc): Rank 2 to 4, any data type.
+        offset (int): In 32 signed bits. A positive offset moves the diagonal to the right, a negative one to the left.
+        value (int, float, NumPy scalar or bytes): A FLOAT for any output data type: other numbers are rounded to
+            float32. A NumPy float32 keeps its bits, and so do 4 bytes, which are the FLOAT in memory (little endian).
+            For an integer output the FLOAT is truncated towards 0 and has to fit. DIAGONAL_MATRIX1 takes integers with
+            all their bits.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_DIAGONAL_MATRIX_OPERATOR_DESC. It is silent about a Value that the data type cannot hold.
     Here such a Value is refused: for an integer type a NaN, an infinity or a number out of range; for FLOAT16 a finite
     number that is too large.
 
-    Examples
-    --------
     >>> desc = dmlvk.DiagonalMatrixDesc(output_tensor=dmlvk.TensorDesc("float32", [2, 3]), offset=1, value=0.5)
     >>> dmlvk.reference.run(desc)
     array([[0. , 0.5, 0. ],

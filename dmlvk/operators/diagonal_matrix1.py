@@ -31,35 +31,24 @@ class DiagonalMatrix1Desc(OperatorDesc):
     or 0 without an input. Begin < End fills Begin <= t < End; Begin == End fills nothing; Begin > End fills all but
     End <= t < Begin. Dimensions before the last two are a batch.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc, optional
-        Has the output's data type and sizes. Strides of 0 broadcast it.
-    output_tensor : TensorDesc, optional
-        Rank 2 to 4, any data type. By default it has the input's sizes and data type, and is packed; without an input
-        it is required.
-    value_data_type : DataType, optional
-        Must be the output's data type, which is the default.
-    value : int, float, NumPy scalar or bytes
-        A NumPy scalar of the value data type keeps its bits, and so do bytes, which are the element in memory (little
-        endian). Other numbers are rounded to a floating point type, and must fit an integer type exactly.
-    diagonal_fill_begin : int
-        The first diagonal, in 32 signed bits. The smallest value stands for the open end, also in a matrix with more
-        than 2**31 rows.
-    diagonal_fill_end : int
-        The diagonal behind the last, in 32 signed bits. The largest value stands for the open end, also in a matrix
-        with more than 2**31 columns.
+    Args:
+        input_tensor (TensorDesc, optional): Has the output's data type and sizes. Strides of 0 broadcast it.
+        output_tensor (TensorDesc, optional): Rank 2 to 4, any data type. By default it has the input's sizes and data
+            type, and is packed; without an input it is required.
+        value_data_type (DataType, optional): Must be the output's data type, which is the default.
+        value (int, float, NumPy scalar or bytes): A NumPy scalar of the value data type keeps its bits, and so do
+            bytes, which are the element in memory (little endian). Other numbers are rounded to a floating point type,
+            and must fit an integer type exactly.
+        diagonal_fill_begin (int): The first diagonal, in 32 signed bits. The smallest value stands for the open end,
+            also in a matrix with more than 2**31 rows.
+        diagonal_fill_end (int): The diagonal behind the last, in 32 signed bits. The largest value stands for the open
+            end, also in a matrix with more than 2**31 columns.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_DIAGONAL_MATRIX1_OPERATOR_DESC. Its example 1 is an erratum: Value 7 gives sevens.
 
-    Examples
-    --------
     >>> desc = dmlvk.DiagonalMatrix1Desc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [3, 3]), value=0, diagonal_fill_begin=1, diagonal_fill_end=2**31 - 1
     ... )

@@ -21,25 +21,16 @@ class ElementWiseAddDesc(OperatorDesc):
     A sum rounds once, to nearest even, and keeps denormals. What is no number has the bits of x86-64: those of B if B
     is a NaN, else those of A, made quiet; infinity less infinity is 0xFFC00000.
 
-    Parameters
-    ----------
-    a_tensor : TensorDesc
-        FLOAT32, rank 1 to 8.
-    b_tensor : TensorDesc
-        FLOAT32, with the sizes of A; either broadcasts by strides of 0.
-    output_tensor : TensorDesc, optional
-        FLOAT32, with the sizes of A. By default it is packed.
+    Args:
+        a_tensor (TensorDesc): FLOAT32, rank 1 to 8.
+        b_tensor (TensorDesc): FLOAT32, with the sizes of A; either broadcasts by strides of 0.
+        output_tensor (TensorDesc, optional): FLOAT32, with the sizes of A. By default it is packed.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_ELEMENT_WISE_ADD_OPERATOR_DESC. DirectML also takes FLOAT16 and integers.
 
-    Examples
-    --------
     >>> row = dmlvk.TensorDesc("float32", [3])
     >>> desc = dmlvk.ElementWiseAddDesc(a_tensor=row, b_tensor=row)
     >>> dmlvk.reference.run(desc, a_tensor=np.float32([1, 2, 3]), b_tensor=np.float32([0.5, -2, 2**-30]))

@@ -17,30 +17,21 @@ class ElementWiseDequantizeLinearDesc(ConversionDesc):
 
     The product is rounded once, to nearest even, and keeps denormals. Every NaN has the bits 0x7FC00000.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        UINT8 or INT8.
-    scale_tensor : TensorDesc
-        FLOAT32, of the input's rank: one element, or the input's sizes. One scale for each index along an axis is a
-        tensor of the input's sizes whose other strides are 0.
-    zero_point_tensor : TensorDesc, optional
-        The input's data type, in the same forms as the scale. An absent tensor means 0.
-    output_tensor : TensorDesc, optional
-        FLOAT32, of the input's sizes. By default it is packed.
+    Args:
+        input_tensor (TensorDesc): UINT8 or INT8.
+        scale_tensor (TensorDesc): FLOAT32, of the input's rank: one element, or the input's sizes. One scale for each
+            index along an axis is a tensor of the input's sizes whose other strides are 0.
+        zero_point_tensor (TensorDesc, optional): The input's data type, in the same forms as the scale. An absent
+            tensor means 0.
+        output_tensor (TensorDesc, optional): FLOAT32, of the input's sizes. By default it is packed.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC. DirectML wants scales and zero points of the
     input's sizes; one element is accepted here for all. It also takes integers of 16 and 32 bits, and FLOAT16 scales
     and outputs, whose results it does not define to the bit.
 
-    Examples
-    --------
     >>> desc = dmlvk.ElementWiseDequantizeLinearDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [3]),
     ...     scale_tensor=dmlvk.TensorDesc("float32", [1]),

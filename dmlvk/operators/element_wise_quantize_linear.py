@@ -48,31 +48,22 @@ class ElementWiseQuantizeLinearDesc(ConversionDesc):
 
     Halves round to even before the zero point is added; a NaN as the quotient gives the type's minimum.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        FLOAT32.
-    scale_tensor : TensorDesc
-        FLOAT32, of the input's rank: one element, or the input's sizes. One scale for each index along an axis is a
-        tensor of the input's sizes whose other strides are 0.
-    zero_point_tensor : TensorDesc, optional
-        The output's data type, in the same forms as the scale. An absent tensor means 0.
-    output_tensor : TensorDesc, optional
-        UINT8 or INT8, of the input's sizes. By default it has the data type of `zero_point_tensor`, or else UINT8, and
-        is packed.
+    Args:
+        input_tensor (TensorDesc): FLOAT32.
+        scale_tensor (TensorDesc): FLOAT32, of the input's rank: one element, or the input's sizes. One scale for each
+            index along an axis is a tensor of the input's sizes whose other strides are 0.
+        zero_point_tensor (TensorDesc, optional): The output's data type, in the same forms as the scale. An absent
+            tensor means 0.
+        output_tensor (TensorDesc, optional): UINT8 or INT8, of the input's sizes. By default it has the data type of
+            `zero_point_tensor`, or else UINT8, and is packed.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC. DirectML wants scales and zero points of the
     input's sizes; one element is accepted here for all. It also takes FLOAT16 and INT32 inputs, whose results it does
     not define to the bit.
 
-    Examples
-    --------
     >>> scalar = dmlvk.TensorDesc("float32", [1])
     >>> desc = dmlvk.ElementWiseQuantizeLinearDesc(
     ...     input_tensor=dmlvk.TensorDesc("float32", [3]),

@@ -17,39 +17,27 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
     fma(a, ra, fma(b, rb, k)), clamped to the output's type. A and B are not exchangeable: some sums that lie between
     two integers differ by 1.
 
-    Parameters
-    ----------
-    a_tensor : TensorDesc
-        INT8 or UINT8; it broadcasts by strides of 0.
-    b_tensor : TensorDesc
-        INT8 or UINT8, of the sizes of A; it broadcasts by strides of 0.
-    a_scale_tensor : TensorDesc
-        FLOAT32, one element, of the rank of A.
-    b_scale_tensor : TensorDesc
-        FLOAT32, one element, of the rank of B.
-    output_scale_tensor : TensorDesc
-        FLOAT32, one element, of the output's rank.
-    a_zero_point_tensor : TensorDesc, optional
-        One element of the data type and rank of A. An absent tensor means 0.
-    b_zero_point_tensor : TensorDesc, optional
-        One element of the data type and rank of B. An absent tensor means 0.
-    output_zero_point_tensor : TensorDesc, optional
-        One element of the output's data type and rank. An absent tensor means 0.
-    output_tensor : TensorDesc, optional
-        INT8 or UINT8, of the sizes of A. By default it has the data type of `output_zero_point_tensor`, or else of
-        `a_tensor`, and is packed.
+    Args:
+        a_tensor (TensorDesc): INT8 or UINT8; it broadcasts by strides of 0.
+        b_tensor (TensorDesc): INT8 or UINT8, of the sizes of A; it broadcasts by strides of 0.
+        a_scale_tensor (TensorDesc): FLOAT32, one element, of the rank of A.
+        b_scale_tensor (TensorDesc): FLOAT32, one element, of the rank of B.
+        output_scale_tensor (TensorDesc): FLOAT32, one element, of the output's rank.
+        a_zero_point_tensor (TensorDesc, optional): One element of the data type and rank of A. An absent tensor means
+            0.
+        b_zero_point_tensor (TensorDesc, optional): One element of the data type and rank of B. An absent tensor means
+            0.
+        output_zero_point_tensor (TensorDesc, optional): One element of the output's data type and rank. An absent
+            tensor means 0.
+        output_tensor (TensorDesc, optional): INT8 or UINT8, of the sizes of A. By default it has the data type of
+            `output_zero_point_tensor`, or else of `a_tensor`, and is packed.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC. It does not say how the sum is rounded. The
     arithmetic is that of ONNX Runtime's QLinearAdd on x86-64 with FMA, to the bit and on every device.
 
-    Examples
-    --------
     >>> scalar, vector = dmlvk.TensorDesc("float32", [1]), dmlvk.TensorDesc("uint8", [3])
     >>> desc = dmlvk.ElementWiseQuantizedLinearAddDesc(
     ...     a_tensor=vector, b_tensor=vector, a_scale_tensor=scalar, b_scale_tensor=scalar, output_scale_tensor=scalar

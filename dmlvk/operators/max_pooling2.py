@@ -20,42 +20,28 @@ class MaxPooling2Desc(PoolingDesc):
 
     Padding has no elements: it is never the largest one.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        Integers of 8, 16, 32 or 64 bits; {N, C, H, W} or {N, C, D, H, W}.
-    output_tensor : TensorDesc, optional
-        Of the input's data type; N and C are the input's, and each spatial size is exactly
-        floor((input + start + end - (1 + (window - 1) * dilation)) / stride) + 1. ONNX's ceil_mode is a larger end
-        padding. By default it is packed.
-    output_indices_tensor : TensorDesc, optional
-        UINT32, of the output's sizes: where in the input each output was found, as the index of a packed tensor of the
-        input's sizes. Of equal elements, the one with the smallest index counts.
-    strides : sequence of int
-        How far the window moves along each spatial dimension; 1 or more.
-    window_size : sequence of int
-        The number of taps along each spatial dimension; 1 or more.
-    start_padding : sequence of int
-        How far the window may begin before the input, along each spatial dimension.
-    end_padding : sequence of int
-        How far the window may end behind the input, along each spatial dimension.
-    dilations : sequence of int
-        The distance of a window's taps along each spatial dimension; 1 for neighbours.
+    Args:
+        input_tensor (TensorDesc): Integers of 8, 16, 32 or 64 bits; {N, C, H, W} or {N, C, D, H, W}.
+        output_tensor (TensorDesc, optional): Of the input's data type; N and C are the input's, and each spatial size
+            is exactly floor((input + start + end - (1 + (window - 1) * dilation)) / stride) + 1. ONNX's ceil_mode is a
+            larger end padding. By default it is packed.
+        output_indices_tensor (TensorDesc, optional): UINT32, of the output's sizes: where in the input each output was
+            found, as the index of a packed tensor of the input's sizes. Of equal elements, the one with the smallest
+            index counts.
+        strides (sequence of int): How far the window moves along each spatial dimension; 1 or more.
+        window_size (sequence of int): The number of taps along each spatial dimension; 1 or more.
+        start_padding (sequence of int): How far the window may begin before the input, along each spatial dimension.
+        end_padding (sequence of int): How far the window may end behind the input, along each spatial dimension.
+        dilations (sequence of int): The distance of a window's taps along each spatial dimension; 1 for neighbours.
 
-    Raises
-    ------
-    DescriptorError
-        Also where a window has no element of the input. ONNX Runtime refuses a padding of a window's size or more, for
-        the same reason.
+    Raises:
+        DescriptorError: Also where a window has no element of the input. ONNX Runtime refuses a padding of a window's
+            size or more, for the same reason.
 
-    Notes
-    -----
     Source: the page DML_MAX_POOLING2_OPERATOR_DESC. Its formula of the output's size leaves out the dilations; they are
     in the size of the window here, as in DirectML's own helper library. Floating point numbers are refused: their NaN
     and -0.0 would need rules that the page does not give.
 
-    Examples
-    --------
     >>> desc = dmlvk.MaxPooling2Desc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 2, 4]),
     ...     window_size=[2, 2],

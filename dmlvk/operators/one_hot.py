@@ -27,31 +27,21 @@ INDEX_DATA_TYPES = (DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UI
 class OneHotDesc(OperatorDesc):
     """DML_ONE_HOT_OPERATOR_DESC: along the axis, the indexed element is OnValue and all others are OffValue.
 
-    Parameters
-    ----------
-    indices_tensor : TensorDesc
-        INT64, INT32, UINT64 or UINT32; the sizes of the output, except 1 at the axis. A negative index counts once from
-        the end. An index that is then still out of range makes its whole sequence OffValue. All bits of the index
-        count.
-    values_tensor : TensorDesc
-        At least 2 elements of any sizes. Element 0 is OffValue, element 1 along the last dimension larger than 1 is
-        OnValue.
-    output_tensor : TensorDesc
-        Has the rank of the other two tensors and the data type of the values. It cannot be left out: no other field
-        says its size at the axis.
-    axis : int
-        Less than the rank.
+    Args:
+        indices_tensor (TensorDesc): INT64, INT32, UINT64 or UINT32; the sizes of the output, except 1 at the axis. A
+            negative index counts once from the end. An index that is then still out of range makes its whole sequence
+            OffValue. All bits of the index count.
+        values_tensor (TensorDesc): At least 2 elements of any sizes. Element 0 is OffValue, element 1 along the last
+            dimension larger than 1 is OnValue.
+        output_tensor (TensorDesc): Has the rank of the other two tensors and the data type of the values. It cannot be
+            left out: no other field says its size at the axis.
+        axis (int): Less than the rank.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_ONE_HOT_OPERATOR_DESC.
 
-    Examples
-    --------
     >>> desc = dmlvk.OneHotDesc(
     ...     indices_tensor=dmlvk.TensorDesc("int64", [2, 1]),
     ...     values_tensor=dmlvk.TensorDesc("float32", [1, 2]),

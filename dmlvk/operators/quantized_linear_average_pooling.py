@@ -41,47 +41,31 @@ class QuantizedLinearAveragePoolingDesc(PoolingDesc):
       A window that is the whole of all spatial dimensions, without any padding, has this formula, whatever the strides
       are. ONNX Runtime's QLinearAveragePool does the same: for such a window, its two operators agree.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        INT8 or UINT8; {N, C, H, W} or {N, C, D, H, W}.
-    output_tensor : TensorDesc, optional
-        INT8 or UINT8; N and C are the input's, and each spatial size is exactly
-        floor((input + start + end - (1 + (window - 1) * dilation)) / stride) + 1. By default it has the data type of
-        output_zero_point_tensor, or else of input_tensor, and is packed.
-    input_scale_tensor : TensorDesc
-        FLOAT32, one element of rank 1 to 5, or one a channel: {C}, {1, C}, {1, C, 1} and so on.
-    output_scale_tensor : TensorDesc
-        FLOAT32, in the forms of `input_scale_tensor`.
-    input_zero_point_tensor : TensorDesc, optional
-        The input's data type, in the forms of `input_scale_tensor`. An absent tensor means 0.
-    output_zero_point_tensor : TensorDesc, optional
-        The output's data type, in the forms of `input_scale_tensor`. An absent tensor means 0.
-    strides : sequence of int
-        How far the window moves along each spatial dimension; 1 or more.
-    window_size : sequence of int
-        The number of taps along each spatial dimension; 1 or more.
-    start_padding : sequence of int
-        How far the window may begin before the input, along each spatial dimension.
-    end_padding : sequence of int
-        How far the window may end behind the input, along each spatial dimension.
-    dilations : sequence of int
-        The distance of a window's taps along each spatial dimension; 1 for neighbours.
-    include_padding : bool
-        Whether taps on padding count in the mean, as real zeros.
+    Args:
+        input_tensor (TensorDesc): INT8 or UINT8; {N, C, H, W} or {N, C, D, H, W}.
+        output_tensor (TensorDesc, optional): INT8 or UINT8; N and C are the input's, and each spatial size is exactly
+            floor((input + start + end - (1 + (window - 1) * dilation)) / stride) + 1. By default it has the data type
+            of output_zero_point_tensor, or else of input_tensor, and is packed.
+        input_scale_tensor (TensorDesc): FLOAT32, one element of rank 1 to 5, or one a channel: {C}, {1, C}, {1, C, 1}
+            and so on.
+        output_scale_tensor (TensorDesc): FLOAT32, in the forms of `input_scale_tensor`.
+        input_zero_point_tensor (TensorDesc, optional): The input's data type, in the forms of `input_scale_tensor`. An
+            absent tensor means 0.
+        output_zero_point_tensor (TensorDesc, optional): The output's data type, in the forms of `input_scale_tensor`.
+            An absent tensor means 0.
+        strides (sequence of int): How far the window moves along each spatial dimension; 1 or more.
+        window_size (sequence of int): The number of taps along each spatial dimension; 1 or more.
+        start_padding (sequence of int): How far the window may begin before the input, along each spatial dimension.
+        end_padding (sequence of int): How far the window may end behind the input, along each spatial dimension.
+        dilations (sequence of int): The distance of a window's taps along each spatial dimension; 1 for neighbours.
+        include_padding (bool): Whether taps on padding count in the mean, as real zeros.
 
-    Raises
-    ------
-    DescriptorError
-        Also where a window has no element of the input.
+    Raises:
+        DescriptorError: Also where a window has no element of the input.
 
-    Notes
-    -----
     Source: the page DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC; of the arithmetic, ONNX Runtime. A scale for
     each channel and dilations have no counterpart there; here they mean what they mean for DirectML.
 
-    Examples
-    --------
     >>> scalar = dmlvk.TensorDesc("float32", [1])
     >>> desc = dmlvk.QuantizedLinearAveragePoolingDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 2, 4]),
@@ -130,10 +114,8 @@ class QuantizedLinearAveragePoolingDesc(PoolingDesc):
     def channel_stride(self, field: str) -> int:
         """Elements from one channel's entry to the next in a scale or zero point; 0 if all channels share one.
 
-        Parameters
-        ----------
-        field : str
-            Such as "input_scale_tensor"; the tensor must be there.
+        Args:
+            field (str): Such as "input_scale_tensor"; the tensor must be there.
         """
         tensor: TensorDesc = getattr(self, field)
         return 0 if tensor.element_count == 1 else tensor.element_strides[min(1, tensor.rank - 1)]

@@ -47,13 +47,12 @@ def output_size(
 class ConvolutionGeometry:
     """A convolution as rank 4, for any rank of its descriptor. Pairs are (height, width).
 
-    Attributes
-    ----------
-    batch, input_channels, output_channels, group_count : int
-    input_size, filter_size, output_size : tuple of 2 int
-    strides, dilations, start_padding, end_padding : tuple of 2 int
-    input_strides, filter_strides, output_strides : tuple of 4 int
-        Element strides of the tensors along N, C, H and W; the height of a rank 3 tensor, which is 1, has stride 0.
+    Attributes:
+        batch, input_channels, output_channels, group_count (int):
+        input_size, filter_size, output_size (tuple of 2 int):
+        strides, dilations, start_padding, end_padding (tuple of 2 int):
+        input_strides, filter_strides, output_strides (tuple of 4 int): Element strides of the tensors along N, C, H and
+            W; the height of a rank 3 tensor, which is 1, has stride 0.
     """
 
     batch: int
@@ -121,57 +120,40 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     acc = sum over the taps inside the input of (x - zx)(w - zw), plus bias; m = f32(f32(sx * sw[c]) / sy);
     y = clamp(nearest_even(f32(f32(acc) * m)) + zy). Padding is real zero, so its taps add nothing.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        INT8 or UINT8, {N, C, H, W}, or {N, C, W}, which is treated as {N, C, 1, W}.
-    filter_tensor : TensorDesc
-        INT8 or UINT8, {M, C / group_count, H, W}, or {M, C / group_count, W}.
-    output_tensor : TensorDesc, optional
-        INT8 or UINT8, {N, M, H, W} or {N, M, W}; each spatial size is exactly
-        floor((input + start + end - (1 + (filter - 1) * dilation)) / stride) + 1. By default it has the data type of
-        output_zero_point_tensor, or else of input_tensor, and is packed.
-    input_scale_tensor : TensorDesc
-        FLOAT32, rank 1 to 4, one element.
-    output_scale_tensor : TensorDesc
-        FLOAT32, in the forms of `input_scale_tensor`.
-    filter_scale_tensor : TensorDesc
-        FLOAT32, one element of rank 1 to 4, or one an output channel: {M}, {1, M}, {1, M, 1} or {1, M, 1, 1}.
-    input_zero_point_tensor : TensorDesc, optional
-        The input's data type, in the forms of `input_scale_tensor`. An absent tensor means 0.
-    output_zero_point_tensor : TensorDesc, optional
-        The output's data type, in the forms of `input_scale_tensor`. An absent tensor means 0.
-    filter_zero_point_tensor : TensorDesc, optional
-        The filter's data type, in the forms of `filter_scale_tensor`; either may be one per channel without the other.
-        An absent tensor means 0.
-    bias_tensor : TensorDesc, optional
-        INT32, {1, M, 1, 1} or {1, M, 1}, in units of input scale times filter scale.
-    strides : sequence of int
-        How far the filter moves, 1 or more; (height, width) for rank 4. Rank 3 takes one element, or two with a first
-        element of 1.
-    dilations : sequence of int
-        The distance of the filter's taps, in the forms of `strides`; 1 for neighbours.
-    start_padding : sequence of int
-        Zeros before the input, 0 or more; (height, width) for rank 4. Rank 3 takes one element, or two with a first
-        element of 0.
-    end_padding : sequence of int
-        Zeros behind the input, in the forms of `start_padding`. The padded input has at most 2**32 - 1 positions along
-        each dimension.
-    group_count : int
-        Divides C and M.
+    Args:
+        input_tensor (TensorDesc): INT8 or UINT8, {N, C, H, W}, or {N, C, W}, which is treated as {N, C, 1, W}.
+        filter_tensor (TensorDesc): INT8 or UINT8, {M, C / group_count, H, W}, or {M, C / group_count, W}.
+        output_tensor (TensorDesc, optional): INT8 or UINT8, {N, M, H, W} or {N, M, W}; each spatial size is exactly
+            floor((input + start + end - (1 + (filter - 1) * dilation)) / stride) + 1. By default it has the data type
+            of output_zero_point_tensor, or else of input_tensor, and is packed.
+        input_scale_tensor (TensorDesc): FLOAT32, rank 1 to 4, one element.
+        output_scale_tensor (TensorDesc): FLOAT32, in the forms of `input_scale_tensor`.
+        filter_scale_tensor (TensorDesc): FLOAT32, one element of rank 1 to 4, or one an output channel: {M}, {1, M},
+            {1, M, 1} or {1, M, 1, 1}.
+        input_zero_point_tensor (TensorDesc, optional): The input's data type, in the forms of `input_scale_tensor`. An
+            absent tensor means 0.
+        output_zero_point_tensor (TensorDesc, optional): The output's data type, in the forms of `input_scale_tensor`.
+            An absent tensor means 0.
+        filter_zero_point_tensor (TensorDesc, optional): The filter's data type, in the forms of `filter_scale_tensor`;
+            either may be one per channel without the other. An absent tensor means 0.
+        bias_tensor (TensorDesc, optional): INT32, {1, M, 1, 1} or {1, M, 1}, in units of input scale times filter
+            scale.
+        strides (sequence of int): How far the filter moves, 1 or more; (height, width) for rank 4. Rank 3 takes one
+            element, or two with a first element of 1.
+        dilations (sequence of int): The distance of the filter's taps, in the forms of `strides`; 1 for neighbours.
+        start_padding (sequence of int): Zeros before the input, 0 or more; (height, width) for rank 4. Rank 3 takes one
+            element, or two with a first element of 0.
+        end_padding (sequence of int): Zeros behind the input, in the forms of `start_padding`. The padded input has at
+            most 2**32 - 1 positions along each dimension.
+        group_count (int): Divides C and M.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC. It lists rank 3 but only two spatial dimensions,
     so the arrays have two forms. It says nothing about per-channel shapes below rank 4. Here the channel is dimension
     1, or the only dimension.
 
-    Examples
-    --------
     >>> scalar = dmlvk.TensorDesc("float32", [1])
     >>> desc = dmlvk.QuantizedLinearConvolutionDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 3, 224, 224]),
@@ -401,10 +383,8 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
     def channel_stride(self, field: str) -> int:
         """Elements from one output channel's entry to the next in a scale, zero point or bias; 0 if all share one.
 
-        Parameters
-        ----------
-        field : str
-            Such as "filter_scale_tensor" or "bias_tensor"; the tensor must be there.
+        Args:
+            field (str): Such as "filter_scale_tensor" or "bias_tensor"; the tensor must be there.
         """
         tensor: TensorDesc = getattr(self, field)
         if tensor.element_count == 1:

@@ -43,33 +43,23 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
     `output_scale_tensor`, `output_zero_point_tensor` and the output's data type, is not stored.
     The fields of QuantizedLinearConvolutionDesc have the same meaning here; these are the further ones.
 
-    Parameters
-    ----------
-    addend_tensor : TensorDesc
-        INT8 or UINT8, of the sizes of the output; it broadcasts by strides of 0.
-    addend_scale_tensor : TensorDesc
-        FLOAT32, rank 1 to 4, one element.
-    sum_scale_tensor : TensorDesc
-        FLOAT32, rank 1 to 4, one element: the scale of `output_tensor`.
-    addend_zero_point_tensor : TensorDesc, optional
-        One element of the data type of `addend_tensor`. An absent tensor means 0.
-    sum_zero_point_tensor : TensorDesc, optional
-        One element of the data type of `output_tensor`. An absent tensor means 0.
-    addend_comes_first : bool
-        Whether the addend is A of ELEMENT_WISE_QUANTIZED_LINEAR_ADD, and the convolution's output B. The two are not
-        exchangeable: some sums that lie between two integers differ by 1.
+    Args:
+        addend_tensor (TensorDesc): INT8 or UINT8, of the sizes of the output; it broadcasts by strides of 0.
+        addend_scale_tensor (TensorDesc): FLOAT32, rank 1 to 4, one element.
+        sum_scale_tensor (TensorDesc): FLOAT32, rank 1 to 4, one element: the scale of `output_tensor`.
+        addend_zero_point_tensor (TensorDesc, optional): One element of the data type of `addend_tensor`. An absent
+            tensor means 0.
+        sum_zero_point_tensor (TensorDesc, optional): One element of the data type of `output_tensor`. An absent tensor
+            means 0.
+        addend_comes_first (bool): Whether the addend is A of ELEMENT_WISE_QUANTIZED_LINEAR_ADD, and the convolution's
+            output B. The two are not exchangeable: some sums that lie between two integers differ by 1.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     DirectML has no such operator. In a residual network the sum takes half as long as the convolution before it, nearly
     all of which is the time to store and load what lies between them.
 
-    Examples
-    --------
     >>> scalar, image = dmlvk.TensorDesc("float32", [1]), dmlvk.TensorDesc("uint8", [1, 8, 14, 14])
     >>> desc = dmlvk.QuantizedLinearConvolutionAddDesc(
     ...     input_tensor=image,

@@ -20,22 +20,16 @@ class QuantizedLinearConvolutionTableDesc(QuantizedLinearConvolutionDesc):
     `output_scale_tensor`, `output_zero_point_tensor` and the output's data type, is not stored.
     The fields of QuantizedLinearConvolutionDesc have the same meaning here; this is the further one.
 
-    Parameters
-    ----------
-    table_tensor : TensorDesc
-        {256}, of the data type of `output_tensor`: the output for each byte that the convolution may give, by its bits.
+    Args:
+        table_tensor (TensorDesc): {256}, of the data type of `output_tensor`: the output for each byte that the
+            convolution may give, by its bits.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     DirectML has no such operator. Any activation of quantized numbers is such a table, and so is another quantization:
     most convolutions of EfficientNet, MobileNetV3 and YOLO have one behind them.
 
-    Examples
-    --------
     >>> scalar = dmlvk.TensorDesc("float32", [1])
     >>> desc = dmlvk.QuantizedLinearConvolutionTableDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 8, 14, 14]),

@@ -28,29 +28,21 @@ DIMENSIONS = dimensions_of("input_tensor")
 class SliceDesc(OperatorDesc):
     """DML_SLICE_OPERATOR_DESC: output[c] = input[offset + stride * c], a coordinate at a time.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        Rank 1 to 8, any data type.
-    output_tensor : TensorDesc, optional
-        Has the input's data type and rank, and exactly the sizes `sizes`. By default it is packed.
-    offsets : sequence of int
-        The first element to copy, one a dimension.
-    sizes : sequence of int
-        The number of elements to copy, one a dimension; the last of them lies inside the input.
-    strides : sequence of int
-        Steps through the input, 1 or more, in 32 unsigned bits. They are not the strides of the tensors.
+    Args:
+        input_tensor (TensorDesc): Rank 1 to 8, any data type.
+        output_tensor (TensorDesc, optional): Has the input's data type and rank, and exactly the sizes `sizes`. By
+            default it is packed.
+        offsets (sequence of int): The first element to copy, one a dimension.
+        sizes (sequence of int): The number of elements to copy, one a dimension; the last of them lies inside the
+            input.
+        strides (sequence of int): Steps through the input, 1 or more, in 32 unsigned bits. They are not the strides of
+            the tensors.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_SLICE_OPERATOR_DESC. It is silent about a stride of 0, which is refused here as in SLICE1.
 
-    Examples
-    --------
     >>> desc = dmlvk.SliceDesc(input_tensor=dmlvk.TensorDesc("int32", [6]), offsets=[1], sizes=[3], strides=[2])
     >>> dmlvk.reference.run(desc, input_tensor=np.arange(6, dtype=np.int32))
     array([1, 3, 5], dtype=int32)

@@ -35,32 +35,23 @@ class Slice1Desc(OperatorDesc):
 
     A dimension with a positive window stride starts at the window's begin, one with a negative stride at its end.
 
-    Parameters
-    ----------
-    input_tensor : TensorDesc
-        Rank 1 to 8, any data type.
-    output_tensor : TensorDesc, optional
-        Has the input's data type and rank, and sizes from 1 to 1 + (window size - 1) / abs(window stride). By default
-        it has the largest of these sizes, and is packed.
-    input_window_offsets : sequence of int
-        Where the window begins along each dimension; 0 or more.
-    input_window_sizes : sequence of int
-        The window's extent along each dimension: 1 or more, and offset + size is at most the input's size.
-    input_window_strides : sequence of int
-        Signed 32-bit steps through the window; not 0. They are not the strides of the tensors.
+    Args:
+        input_tensor (TensorDesc): Rank 1 to 8, any data type.
+        output_tensor (TensorDesc, optional): Has the input's data type and rank, and sizes from 1 to 1 + (window size -
+            1) / abs(window stride). By default it has the largest of these sizes, and is packed.
+        input_window_offsets (sequence of int): Where the window begins along each dimension; 0 or more.
+        input_window_sizes (sequence of int): The window's extent along each dimension: 1 or more, and offset + size is
+            at most the input's size.
+        input_window_strides (sequence of int): Signed 32-bit steps through the window; not 0. They are not the strides
+            of the tensors.
 
-    Raises
-    ------
-    DescriptorError
+    Raises:
+        DescriptorError
 
-    Notes
-    -----
     Source: the page DML_SLICE1_OPERATOR_DESC. Its formula of the most copied elements divides by the stride; the
     stride's magnitude is meant. Its example 2 prints InputWindowSizes[0] where [2] is meant. One of its translations
     lets a stride be 0, which the English page forbids and which leaves the output undefined.
 
-    Examples
-    --------
     >>> desc = dmlvk.Slice1Desc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [480, 640]),
     ...     input_window_offsets=[0, 0],

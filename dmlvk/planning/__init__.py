@@ -76,26 +76,18 @@ def plan(
 ) -> Plan:
     """Plan an operator for a device.
 
-    Parameters
-    ----------
-    desc : OperatorDesc
-        A descriptor of any operator of the registry.
-    profile : DeviceProfile
-        The device: its limits and features decide.
-    path : str, optional
-        Forces one of the operator's kernel paths. If it is None, the planner chooses the best one.
-    offsets : mapping of str to int, optional
-        Bytes from the start of its memory to a tensor's own start, by descriptor field. Matters only for a tensor that
-        lies across the boundary of two memory segments.
+    Args:
+        desc (OperatorDesc): A descriptor of any operator of the registry.
+        profile (DeviceProfile): The device: its limits and features decide.
+        path (str, optional): Forces one of the operator's kernel paths. If it is None, the planner chooses the best
+            one.
+        offsets (mapping of str to int, optional): Bytes from the start of its memory to a tensor's own start, by
+            descriptor field. Matters only for a tensor that lies across the boundary of two memory segments.
 
-    Raises
-    ------
-    PathError
-        When the path does not exist at all or on this device. The message lists the paths that do.
-    ValueError
-        For an offset that is no integer, or negative.
-    TypeError
-        For a `desc` that is no descriptor, or a `path` that is no text.
+    Raises:
+        PathError: When the path does not exist at all or on this device. The message lists the paths that do.
+        ValueError: For an offset that is no integer, or negative.
+        TypeError: For a `desc` that is no descriptor, or a `path` that is no text.
     """
     if path is not None and not isinstance(path, str):
         raise TypeError(f"path is None or a str, not {type(path).__name__}")

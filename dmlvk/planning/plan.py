@@ -48,19 +48,14 @@ class Window:
     from the aligned address below and adds the distance, a multiple of 16 bytes, to the push constant `base_word`, in
     units of `base_unit` bytes.
 
-    Attributes
-    ----------
-    tensor : str
-        The descriptor field whose tensor it is ("input_tensor"), or SCRATCH, or PERSISTENT.
-    offset : int
-        Bytes from the tensor's start; a multiple of 16.
-    size : int
-        Bytes; a multiple of 4. Lies in one segment of the tensor's memory.
-    access : Access
-    base_word : int
-        Index of the 32-bit push constant that holds the window-relative start; the sum wraps at 32 bits.
-    base_unit : int
-        Bytes that one step of that push constant stands for; divides 16.
+    Attributes:
+        tensor (str): The descriptor field whose tensor it is ("input_tensor"), or SCRATCH, or PERSISTENT.
+        offset (int): Bytes from the tensor's start; a multiple of 16.
+        size (int): Bytes; a multiple of 4. Lies in one segment of the tensor's memory.
+        access (Access):
+        base_word (int): Index of the 32-bit push constant that holds the window-relative start; the sum wraps at 32
+            bits.
+        base_unit (int): Bytes that one step of that push constant stands for; divides 16.
     """
 
     tensor: str
@@ -75,26 +70,19 @@ class Window:
 class Dispatch:
     """One vkCmdDispatch.
 
-    Attributes
-    ----------
-    kernel : str
-        Stem of the SPIR-V file under dmlvk/spirv.
-    specialization : tuple of int
-        32-bit values of the specialization constants 0, 1, 2, ...; constant 0 is the workgroup size.
-    push_constants : tuple of int
-        Unsigned 32-bit words, for windows that each start at the start of their binding.
-    windows : tuple of Window
-        One for each binding, in order of the binding numbers of descriptor set 0.
-    groups : tuple of int
-        Workgroups along x, y and z.
-    seconds : float
-        The longest time, on the slowest device of a kind. Of a convolution's kernel, this is its share of the estimate
-        by which its path was chosen, times a factor: see `dmlvk.planning.device_rates.longest`. The runtime starts a
-        new submission before the sum passes MAXIMUM_SUBMISSION_SECONDS.
-    subgroup_size : int
-        The subgroup size that the kernel is specialized for, in full subgroups; 0 if any size will do.
-    bytes_moved, operations : int
-        The bytes read and written, and the multiply-adds times two. For GB/s and TOPS.
+    Attributes:
+        kernel (str): Stem of the SPIR-V file under dmlvk/spirv.
+        specialization (tuple of int): 32-bit values of the specialization constants 0, 1, 2, ...; constant 0 is the
+            workgroup size.
+        push_constants (tuple of int): Unsigned 32-bit words, for windows that each start at the start of their binding.
+        windows (tuple of Window): One for each binding, in order of the binding numbers of descriptor set 0.
+        groups (tuple of int): Workgroups along x, y and z.
+        seconds (float): The longest time, on the slowest device of a kind. Of a convolution's kernel, this is its share
+            of the estimate by which its path was chosen, times a factor: see `dmlvk.planning.device_rates.longest`. The
+            runtime starts a new submission before the sum passes MAXIMUM_SUBMISSION_SECONDS.
+        subgroup_size (int): The subgroup size that the kernel is specialized for, in full subgroups; 0 if any size will
+            do.
+        bytes_moved, operations (int): The bytes read and written, and the multiply-adds times two. For GB/s and TOPS.
     """
 
     kernel: str
@@ -112,19 +100,17 @@ class Dispatch:
 class Plan:
     """What to run for one operator on one device.
 
-    Attributes
-    ----------
-    path : str
-        Name of the chosen path, such as "blocks". DMLVK_KERNEL or a compile argument can force another path.
-    stages : tuple of tuples of Dispatch
-        Dispatches of one stage write disjoint elements and run in any order. A stage sees the writes of earlier stages.
-    initialization : tuple of tuples of Dispatch
-        The same for initialization. `CompiledOperator.initialize` runs it once, for tensors that are OWNED_BY_DML.
-    scratch_size, persistent_size, clean_size : int
-        Bytes of memory that the runtime provides under the names SCRATCH, PERSISTENT and CLEAN.
-    seconds : float
-        The estimate of a run's time by which the path was chosen; 0 if there is none. Those of the dispatches are the
-        longest times, on the slowest device of a kind.
+    Attributes:
+        path (str): Name of the chosen path, such as "blocks". DMLVK_KERNEL or a compile argument can force another
+            path.
+        stages (tuple of tuples of Dispatch): Dispatches of one stage write disjoint elements and run in any order. A
+            stage sees the writes of earlier stages.
+        initialization (tuple of tuples of Dispatch): The same for initialization. `CompiledOperator.initialize` runs it
+            once, for tensors that are OWNED_BY_DML.
+        scratch_size, persistent_size, clean_size (int): Bytes of memory that the runtime provides under the names
+            SCRATCH, PERSISTENT and CLEAN.
+        seconds (float): The estimate of a run's time by which the path was chosen; 0 if there is none. Those of the
+            dispatches are the longest times, on the slowest device of a kind.
     """
 
     path: str

@@ -23,28 +23,18 @@ FURTHER: dict[type[OperatorDesc], dict[str, Callable[..., npt.NDArray[Any]]]] = 
 def run(desc: OperatorDesc, **arrays: npt.ArrayLike) -> npt.NDArray[Any]:
     """Run an operator in NumPy.
 
-    Parameters
-    ----------
-    desc : OperatorDesc
-        A descriptor of any operator of the registry.
-    **arrays : array_like
-        One for each input tensor of the descriptor, by field name, with its sizes and data type. Their memory layout
-        does not matter here, and neither do the strides in the descriptor.
+    Args:
+        desc (OperatorDesc): A descriptor of any operator of the registry.
+        **arrays (array_like): One for each input tensor of the descriptor, by field name, with its sizes and data type.
+            Their memory layout does not matter here, and neither do the strides in the descriptor.
 
-    Returns
-    -------
-    numpy.ndarray
-        The output, with the sizes and data type of output_tensor, packed.
+    Returns:
+        numpy.ndarray: The output, with the sizes and data type of output_tensor, packed.
 
-    Raises
-    ------
-    BindingError
-        If an array is missing or has no tensor, or does not have the sizes and data type of its tensor.
-    TypeError
-        If `desc` is not a descriptor.
+    Raises:
+        BindingError: If an array is missing or has no tensor, or does not have the sizes and data type of its tensor.
+        TypeError: If `desc` is not a descriptor.
 
-    Examples
-    --------
     >>> plane = dmlvk.TensorDesc("int8", (2, 2))
     >>> desc = dmlvk.DiagonalMatrix1Desc(output_tensor=plane, value=1, diagonal_fill_begin=0, diagonal_fill_end=1)
     >>> dmlvk.reference.run(desc)

@@ -56,13 +56,10 @@ class Binding(OfDevice, NotCopied):
 
     `Device.submit` runs it, alone or in a list with others, any number of times; `Device.sequence` records it.
 
-    Attributes
-    ----------
-    device : Device
-    operator_name : str
-        "SLICE1", for people.
-    plan : Plan
-        Its kernels and their dispatches, for people.
+    Attributes:
+        device (Device):
+        operator_name (str): "SLICE1", for people.
+        plan (Plan): Its kernels and their dispatches, for people.
     """
 
     # What the dispatcher keeps in it:

@@ -38,13 +38,10 @@ class CompiledOperator(OfDevice, Pickled, Generic[Described]):
 
     To a type checker it is a `CompiledOperator[Slice1Desc]`, for example, which takes tensors of SLICE1's names.
 
-    Attributes
-    ----------
-    device : Device
-    desc : OperatorDesc
+    Attributes:
+        device (Device):
+        desc (OperatorDesc):
 
-    Notes
-    -----
     It can be pickled: see `dmlvk.runtime.pickling`.
     """
 
@@ -92,10 +89,8 @@ class CompiledOperator(OfDevice, Pickled, Generic[Described]):
     def wait_for_compiler(self) -> None:
         """Wait until the kernels are compiled that are special to the descriptor. They run from the next call on.
 
-        Raises
-        ------
-        DeviceError
-            The driver refuses a kernel, or the device is closed.
+        Raises:
+            DeviceError: The driver refuses a kernel, or the device is closed.
         """
         self._implementation.build_special()
 
@@ -103,17 +98,13 @@ class CompiledOperator(OfDevice, Pickled, Generic[Described]):
     def __call__(self, **tensors: Tensor) -> Submission:
         """Run once, after all work submitted before; does not wait.
 
-        Parameters
-        ----------
-        **tensors : Tensor
-            One for each tensor of the descriptor, by field name, except those that are OWNED_BY_DML.
+        Args:
+            **tensors (Tensor): One for each tensor of the descriptor, by field name, except those that are
+                OWNED_BY_DML.
 
-        Raises
-        ------
-        BindingError
-            A tensor does not match the descriptor, or an output shares memory with another tensor.
-        DeviceError
-            The device is closed, lost, or out of memory.
+        Raises:
+            BindingError: A tensor does not match the descriptor, or an output shares memory with another tensor.
+            DeviceError: The device is closed, lost, or out of memory.
         """
         call = self._calls.last
         try:
@@ -153,10 +144,8 @@ class CompiledOperator(OfDevice, Pickled, Generic[Described]):
     def bind(self, **tensors: Tensor) -> Binding:
         """Check tensors and prepare everything needed to run on them any number of times.
 
-        Raises
-        ------
-        BindingError, DeviceError
-            As a call does.
+        Raises:
+            BindingError, DeviceError: As a call does.
         """
         binding = self._bind(tensors)
         if binding.is_final:
@@ -204,16 +193,12 @@ class CompiledOperator(OfDevice, Pickled, Generic[Described]):
 
         Work submitted later sees the new contents. The given tensors may be changed or dropped afterwards.
 
-        Parameters
-        ----------
-        **tensors : Tensor or array_like
-            One for each tensor of the descriptor that is OWNED_BY_DML, by field name. Arrays are copied to the device;
-            they have the sizes and the data type of their fields.
+        Args:
+            **tensors (Tensor or array_like): One for each tensor of the descriptor that is OWNED_BY_DML, by field name.
+                Arrays are copied to the device; they have the sizes and the data type of their fields.
 
-        Raises
-        ------
-        BindingError, DeviceError
-            As a call does.
+        Raises:
+            BindingError, DeviceError: As a call does.
         """
         self.engine.require_open()
         given = {

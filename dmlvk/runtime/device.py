@@ -53,37 +53,28 @@ ChosenPlan: TypeAlias = tuple[Plan, "str | None"]
 class Device(NotCopied):
     """A Vulkan device with one queue, on which all work runs in the order in which it was submitted.
 
-    Parameters
-    ----------
-    selector : int, str, DeviceInfo or None
-        A position in `devices()`, or an element of it; or part of a name in any case; None for $DMLVK_DEVICE, else the
-        best device. A string of digits is a position.
-    timestamps : bool
-        Whether submissions measure their time on the GPU, for `Submission.gpu_time`. May be changed at any time.
-    profile : DeviceProfile, optional
-        Plan for this profile in place of the device's own. It may have tighter limits and fewer features, never more.
-    force_staging : bool
-        Move data through staging memory even if the host can map the device's memory.
-    force_copy_queue : bool
-        Treat a device's only queue as two, one of them for copies. If the device has two queues, both are used anyway.
+    Args:
+        selector (int, str, DeviceInfo or None): A position in `devices()`, or an element of it; or part of a name in
+            any case; None for $DMLVK_DEVICE, else the best device. A string of digits is a position.
+        timestamps (bool): Whether submissions measure their time on the GPU, for `Submission.gpu_time`. May be changed
+            at any time.
+        profile (DeviceProfile, optional): Plan for this profile in place of the device's own. It may have tighter
+            limits and fewer features, never more.
+        force_staging (bool): Move data through staging memory even if the host can map the device's memory.
+        force_copy_queue (bool): Treat a device's only queue as two, one of them for copies. If the device has two
+            queues, both are used anyway.
 
-    Attributes
-    ----------
-    compile_progress : callable, optional
-        Called by `compile_all` at its beginning and after each operator, in any thread, with two numbers: how many are
-        compiled, and how many there are. A model's first run does so too. With `tune=True` it is first called for the
-        measurement, which has two steps for each path: it is compiled, and measured.
+    Attributes:
+        compile_progress (callable, optional): Called by `compile_all` at its beginning and after each operator, in any
+            thread, with two numbers: how many are compiled, and how many there are. A model's first run does so too.
+            With `tune=True` it is first called for the measurement, which has two steps for each path: it is compiled,
+            and measured.
 
-    Raises
-    ------
-    DeviceError
-        There is no Vulkan loader, driver or device; the message says what to install. Or no device matches the
-        selector; the message lists the devices.
-    TypeError, ValueError
-        For a selector of another type, or a profile that claims more than the device has.
+    Raises:
+        DeviceError: There is no Vulkan loader, driver or device; the message says what to install. Or no device matches
+            the selector; the message lists the devices.
+        TypeError, ValueError: For a selector of another type, or a profile that claims more than the device has.
 
-    Notes
-    -----
     A device and all objects that belong to it may be used from several threads. It is closed by `close`, at the end
     of a `with` block, and when the process ends. An exception from a signal handler (Ctrl-C) may interrupt a call
     anywhere: the call's effect is then complete or absent, except that a large `Tensor.write` may have written a
@@ -194,32 +185,24 @@ class Device(NotCopied):
     def tensor(self, array_or_desc: Any, dtype: Any = None) -> Tensor:
         """Make a tensor.
 
-        Parameters
-        ----------
-        array_or_desc : array_like or TensorDesc
-            Elements are copied to a packed tensor of their shape and type: a NumPy array of any strides and byte order,
-            a number, a list, a Tensor of this or another device, or an array of another library (torch, CuPy, whatever
-            has `__dlpack__`). Elements without dimensions become a tensor of sizes (1,). A desc makes a tensor whose
-            contents are undefined.
-        dtype : DataType or dtype, optional
-            The elements are converted to this type. Fractions are cut off for integers; floats are rounded, to an
-            infinity past the largest. An integer type has to hold every element.
+        Args:
+            array_or_desc (array_like or TensorDesc): Elements are copied to a packed tensor of their shape and type: a
+                NumPy array of any strides and byte order, a number, a list, a Tensor of this or another device, or an
+                array of another library (torch, CuPy, whatever has `__dlpack__`). Elements without dimensions become a
+                tensor of sizes (1,). A desc makes a tensor whose contents are undefined.
+            dtype (DataType or dtype, optional): The elements are converted to this type. Fractions are cut off for
+                integers; floats are rounded, to an infinity past the largest. An integer type has to hold every
+                element.
 
-        Raises
-        ------
-        DescriptorError
-            For an array that no tensor can hold: it has no elements, or more than 8 dimensions. For a `dtype` without a
-            DirectML data type.
-        TypeError
-            For elements without a DirectML data type: bools, for example, which `dtype="uint8"` converts.
-        ValueError
-            For lists of unequal lengths, an array with masked elements, or a NaN for a `dtype` of integers.
-        OverflowError
-            For a number that `dtype` cannot hold, where `astype` would wrap: 300 or -1 for uint8, infinity for int32.
-        BufferError
-            Another library does not give its elements away; the message is that library's.
-        DeviceError
-            Out of memory, with how much was asked and how much there is.
+        Raises:
+            DescriptorError: For an array that no tensor can hold: it has no elements, or more than 8 dimensions. For a
+                `dtype` without a DirectML data type.
+            TypeError: For elements without a DirectML data type: bools, for example, which `dtype="uint8"` converts.
+            ValueError: For lists of unequal lengths, an array with masked elements, or a NaN for a `dtype` of integers.
+            OverflowError: For a number that `dtype` cannot hold, where `astype` would wrap: 300 or -1 for uint8,
+                infinity for int32.
+            BufferError: Another library does not give its elements away; the message is that library's.
+            DeviceError: Out of memory, with how much was asked and how much there is.
         """
         if isinstance(array_or_desc, TensorDesc):
             if dtype is not None:
@@ -243,19 +226,13 @@ class Device(NotCopied):
     def empty(self, sizes: int | Iterable[SupportsIndex], data_type: Any = DataType.FLOAT32) -> Tensor:
         """Make a packed tensor whose contents are undefined.
 
-        Parameters
-        ----------
-        sizes : int or sequence of int
-            The extent of each dimension, in elements.
-        data_type : DataType or dtype, optional
-            Of the elements; FLOAT32 by default.
+        Args:
+            sizes (int or sequence of int): The extent of each dimension, in elements.
+            data_type (DataType or dtype, optional): Of the elements; FLOAT32 by default.
 
-        Raises
-        ------
-        DescriptorError
-            For sizes or a type that no tensor has.
-        DeviceError
-            Out of memory, with how much was asked and how much there is.
+        Raises:
+            DescriptorError: For sizes or a type that no tensor has.
+            DeviceError: Out of memory, with how much was asked and how much there is.
         """
         # Not SupportsIndex: arrays have an __index__, even those that are no index.
         return self.tensor(TensorDesc(data_type, (sizes,) if isinstance(sizes, (int, np.integer)) else sizes))
@@ -271,12 +248,9 @@ class Device(NotCopied):
     def buffer(self, size_in_bytes: int) -> Buffer:
         """Make a buffer, in which `Buffer.tensor` places tensors. Its contents are undefined.
 
-        Raises
-        ------
-        BindingError
-            For a size that is below 1 or not an integer.
-        DeviceError
-            Out of memory, with how much was asked and how much there is.
+        Raises:
+            BindingError: For a size that is below 1 or not an integer.
+            DeviceError: Out of memory, with how much was asked and how much there is.
         """
         self.require_open()
         size = as_argument("size_in_bytes", size_in_bytes, 1, None, "a buffer has 1 byte or more")
@@ -294,24 +268,18 @@ class Device(NotCopied):
         may come from a general kernel that is compiled already, while the kernels of its plan are compiled in the
         background; they take over between two submissions. The bits are the same.
 
-        Parameters
-        ----------
-        desc : OperatorDesc
-            What to run.
-        path : str, optional
-            Forces one of the operator's kernel paths. $DMLVK_KERNEL forces a path for all operators that have it. By
-            default, the path is the fastest that `dmlvk tune` found for this descriptor, or else the planner's choice.
-        wait : bool, optional
-            Whether to wait until the kernels of the plan are compiled. A forced path is always waited for, and so is
-            everything where there is one core only, or with DMLVK_BACKGROUND=0.
+        Args:
+            desc (OperatorDesc): What to run.
+            path (str, optional): Forces one of the operator's kernel paths. $DMLVK_KERNEL forces a path for all
+                operators that have it. By default, the path is the fastest that `dmlvk tune` found for this descriptor,
+                or else the planner's choice.
+            wait (bool, optional): Whether to wait until the kernels of the plan are compiled. A forced path is always
+                waited for, and so is everything where there is one core only, or with DMLVK_BACKGROUND=0.
 
-        Raises
-        ------
-        ValueError
-            There is no such path on this device; the message lists the paths that exist. Or DMLVK_BACKGROUND is neither
-            0 nor 1.
-        DeviceError
-            The driver refuses a kernel, or the device is closed.
+        Raises:
+            ValueError: There is no such path on this device; the message lists the paths that exist. Or
+                DMLVK_BACKGROUND is neither 0 nor 1.
+            DeviceError: The driver refuses a kernel, or the device is closed.
         """
         return self._compiled(desc, path, None, wait=wait)
 
@@ -357,24 +325,18 @@ class Device(NotCopied):
     def compile_all(self, descs: Iterable[Compiled], *, tune: bool = False) -> list[CompiledOperator[Compiled]]:
         """Compile several operators at a time, in as many threads as this process has cores, and wait for all of them.
 
-        Parameters
-        ----------
-        descs : iterable of OperatorDesc
-            What to compile; equal ones are compiled once.
-        tune : bool, optional
-            Measure first, for each descriptor that was not measured yet, the kernel paths and tiles that are estimated
-            to be close, and remember the fastest for this device, driver and set of kernels. All later programs take
-            it. Operators that were compiled before keep their kernels. No result depends on it.
+        Args:
+            descs (iterable of OperatorDesc): What to compile; equal ones are compiled once.
+            tune (bool, optional): Measure first, for each descriptor that was not measured yet, the kernel paths and
+                tiles that are estimated to be close, and remember the fastest for this device, driver and set of
+                kernels. All later programs take it. Operators that were compiled before keep their kernels. No result
+                depends on it.
 
-        Returns
-        -------
-        list of CompiledOperator
-            In the order of the descriptors.
+        Returns:
+            list of CompiledOperator: In the order of the descriptors.
 
-        Raises
-        ------
-        ValueError, DeviceError
-            As `compile`, for a descriptor that it refuses.
+        Raises:
+            ValueError, DeviceError: As `compile`, for a descriptor that it refuses.
         """
         if isinstance(descs, OperatorDesc):
             raise TypeError(f"descs is a {type(descs).__name__}, not a list of descriptors: compile(desc) takes one")
@@ -432,22 +394,17 @@ class Device(NotCopied):
         overwrites bytes that one read. Work that would run longer than a watchdog allows is split into several
         submissions.
 
-        Raises
-        ------
-        BindingError
-            A binding belongs to another device.
-        DeviceError
-            The device is closed or lost.
+        Raises:
+            BindingError: A binding belongs to another device.
+            DeviceError: The device is closed or lost.
         """
         return submit(self.engine, bindings)
 
     def sequence(self, bindings: Iterable[Binding]) -> Sequence:
         """Record bindings once, to be replayed by `Sequence.submit`.
 
-        Raises
-        ------
-        BindingError, DeviceError
-            As `submit` does.
+        Raises:
+            BindingError, DeviceError: As `submit` does.
         """
         listed = checked(self.engine, bindings)
         self.require_open()

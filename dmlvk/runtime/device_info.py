@@ -34,22 +34,16 @@ TYPE_NAMES = {
 class DeviceInfo:
     """A Vulkan device that dmlvk can use.
 
-    Attributes
-    ----------
-    index : int
-        The position in `devices()`: `Device(info.index)` opens it, and so does `Device(info)`.
-    name : str
-        The driver's name for the device; `Device` accepts a part of it.
-    type : DeviceType
-    vendor : str
-    driver : str
-        The driver's name and version.
-    memory_size : int
-        Bytes of the largest device-local heap.
-    accelerated : tuple of str
-        Hardware that makes kernels faster: "int8 dot product", "int8 matrices 16x16x32", ...
-    profile : DeviceProfile
-        Everything that was read from the device.
+    Attributes:
+        index (int): The position in `devices()`: `Device(info.index)` opens it, and so does `Device(info)`.
+        name (str): The driver's name for the device; `Device` accepts a part of it.
+        type (DeviceType):
+        vendor (str):
+        driver (str): The driver's name and version.
+        memory_size (int): Bytes of the largest device-local heap.
+        accelerated (tuple of str): Hardware that makes kernels faster: "int8 dot product", "int8 matrices 16x16x32",
+            ...
+        profile (DeviceProfile): Everything that was read from the device.
     """
 
     index: int
@@ -73,10 +67,8 @@ class DeviceInfo:
     def here(self) -> int:
         """The described device's index in this process, which may see other devices than the process that described it.
 
-        Raises
-        ------
-        DeviceError
-            It is not here; the message lists the devices.
+        Raises:
+            DeviceError: It is not here; the message lists the devices.
         """
         found = [index for index, device in enumerate(physical_devices()) if device.profile == self.profile]
         if not found:
@@ -117,10 +109,8 @@ def devices() -> list[DeviceInfo]:
 
     `print` writes them one a line.
 
-    Raises
-    ------
-    DeviceError
-        There is no Vulkan loader or no driver; the message says what to install.
+    Raises:
+        DeviceError: There is no Vulkan loader or no driver; the message says what to install.
     """
     return DeviceList(device_info(index, device) for index, device in enumerate(physical_devices()))
 

@@ -75,10 +75,8 @@ class Sequence(OfDevice, NotCopied):
 
         With timestamps, it first waits for the sequence's last run, because a replay overwrites the timestamps.
 
-        Raises
-        ------
-        DeviceError
-            The device is closed or lost.
+        Raises:
+            DeviceError: The device is closed or lost.
         """
         if not self._is_plain:
             return self._submit_with_care()

@@ -98,18 +98,13 @@ class Submission(NotCopied):
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the work is done.
 
-        Parameters
-        ----------
-        timeout : float, optional
-            Seconds, from 0 to infinity; without it there is no limit.
+        Args:
+            timeout (float, optional): Seconds, from 0 to infinity; without it there is no limit.
 
-        Raises
-        ------
-        DeviceError
-            The time is over; the error is then a TimeoutError too, and the work goes on and can be waited for again.
-            Or the device was lost.
-        TypeError, ValueError
-            For a timeout that is not a number, is negative, or is NaN.
+        Raises:
+            DeviceError: The time is over; the error is then a TimeoutError too, and the work goes on and can be waited
+                for again. Or the device was lost.
+            TypeError, ValueError: For a timeout that is not a number, is negative, or is NaN.
         """
         try:
             queue = self._queue
@@ -121,10 +116,8 @@ class Submission(NotCopied):
     def gpu_time(self) -> float:
         """Seconds on the GPU from the start of the first dispatch to the end of the last, after waiting for them.
 
-        Raises
-        ------
-        DeviceError
-            No timestamps were requested: see `Device.timestamps`. Or the device was lost or closed.
+        Raises:
+            DeviceError: No timestamps were requested: see `Device.timestamps`. Or the device was lost or closed.
         """
         return sum(self.dispatch_times)
 

@@ -27,10 +27,9 @@ TENSOR_ALIGNMENT = 16
 class Buffer(OfDevice, NotCopied):
     """A block of memory on a device, for tensors that must lie next to each other. Made by `Device.buffer`.
 
-    Attributes
-    ----------
-    device : Device
-    size_in_bytes : int
+    Attributes:
+        device (Device):
+        size_in_bytes (int):
     """
 
     in_place_of_a_copy = "copy the contents of its tensors (Tensor.read_bytes, Tensor.write_bytes)"
@@ -56,17 +55,13 @@ class Buffer(OfDevice, NotCopied):
     def tensor(self, desc: TensorDesc, offset: int = 0) -> Tensor:
         """Place a tensor in the buffer. The tensor keeps the memory alive. Tensors may overlap.
 
-        Parameters
-        ----------
-        desc : TensorDesc
-            What lies there.
-        offset : int
-            Bytes from the buffer's start; a multiple of 16 and of the desc's guaranteed_base_offset_alignment.
+        Args:
+            desc (TensorDesc): What lies there.
+            offset (int): Bytes from the buffer's start; a multiple of 16 and of the desc's
+                guaranteed_base_offset_alignment.
 
-        Raises
-        ------
-        BindingError
-            For an offset that is not an integer or not aligned, or a tensor that does not fit.
+        Raises:
+            BindingError: For an offset that is not an integer or not aligned, or a tensor that does not fit.
         """
         if not isinstance(desc, TensorDesc):
             raise TypeError(f"desc is a TensorDesc, not {type(desc).__name__}")
@@ -98,12 +93,10 @@ class Buffer(OfDevice, NotCopied):
 class Tensor(NotCopied, ArrayProtocol):
     """A tensor in a device's memory. Made by `Device.tensor` and `Buffer.tensor`.
 
-    Attributes
-    ----------
-    device : Device
-    desc : TensorDesc
-    offset : int
-        Bytes from the start of its memory.
+    Attributes:
+        device (Device):
+        desc (TensorDesc):
+        offset (int): Bytes from the start of its memory.
     """
 
     # calls : set of weak references to Call, optional
@@ -137,12 +130,9 @@ class Tensor(NotCopied, ArrayProtocol):
     def memory(self) -> Allocation:
         """The memory in which the tensor lies.
 
-        Raises
-        ------
-        BindingError
-            The tensor was freed.
-        DeviceError
-            Its device was closed.
+        Raises:
+            BindingError: The tensor was freed.
+            DeviceError: Its device was closed.
         """
         self.engine.require_open()
         if self._memory is None:
@@ -171,23 +161,16 @@ class Tensor(NotCopied, ArrayProtocol):
     def numpy(self, out: Array | None = None) -> Array:
         """Copy the elements to an array, after waiting for the work that writes them.
 
-        Parameters
-        ----------
-        out : numpy.ndarray, optional
-            An array of the tensor's sizes and data type, of any strides, to be filled; by default a new, packed one.
-            After an exception it may be filled in part.
+        Args:
+            out (numpy.ndarray, optional): An array of the tensor's sizes and data type, of any strides, to be filled;
+                by default a new, packed one. After an exception it may be filled in part.
 
-        Returns
-        -------
-        numpy.ndarray
-            `out`, or the new array.
+        Returns:
+            numpy.ndarray: `out`, or the new array.
 
-        Raises
-        ------
-        BindingError
-            `out` has other sizes or another data type, or cannot be written.
-        TypeError
-            `out` is not a NumPy array.
+        Raises:
+            BindingError: `out` has other sizes or another data type, or cannot be written.
+            TypeError: `out` is not a NumPy array.
         """
         dtype = self.desc.data_type.numpy_dtype
         if out is None:
@@ -248,17 +231,13 @@ class Tensor(NotCopied, ArrayProtocol):
         Work submitted before the write sees the old elements; work submitted after it sees the new ones. If elements
         share memory, the last of them in row-major order is kept.
 
-        Parameters
-        ----------
-        array : array_like
-            Of the tensor's sizes and data type, with any strides and byte order: a NumPy array, a list, a Tensor, or
-            another library's array (by DLPack). Elements that another thread changes meanwhile arrive as they were
-            before or after the change.
+        Args:
+            array (array_like): Of the tensor's sizes and data type, with any strides and byte order: a NumPy array, a
+                list, a Tensor, or another library's array (by DLPack). Elements that another thread changes meanwhile
+                arrive as they were before or after the change.
 
-        Raises
-        ------
-        BindingError
-            For other sizes or another data type.
+        Raises:
+            BindingError: For other sizes or another data type.
         """
         desc = self.desc
         if isinstance(array, Tensor) and array.engine is self.engine and self._write_tensor(array):
@@ -322,15 +301,11 @@ class Tensor(NotCopied, ArrayProtocol):
         and its device are gone. Work in flight is waited for here. Work that is submitted later has to be waited for
         (`Submission.wait`) before the consumer looks at its results.
 
-        Parameters
-        ----------
-        stream, max_version, dl_device, copy
-            As Python's array API standard has them.
+        Args:
+            stream, max_version, dl_device, copy: As Python's array API standard has them.
 
-        Raises
-        ------
-        BufferError
-            The memory cannot be shared; the message says why. `copy=True` copies.
+        Raises:
+            BufferError: The memory cannot be shared; the message says why. `copy=True` copies.
         """
         return dlpack_capsule(self, stream, max_version, dl_device, copy)
 
@@ -341,15 +316,11 @@ class Tensor(NotCopied, ArrayProtocol):
     def write_bytes(self, data: Any) -> None:
         """Write the whole memory, gaps and padding included.
 
-        Parameters
-        ----------
-        data : bytes-like
-            Exactly `desc.total_size_in_bytes` bytes.
+        Args:
+            data (bytes-like): Exactly `desc.total_size_in_bytes` bytes.
 
-        Raises
-        ------
-        BindingError
-            For another number of bytes.
+        Raises:
+            BindingError: For another number of bytes.
         """
         content = np.frombuffer(memoryview(data).cast("B"), np.uint8)
         if content.size != self.desc.total_size_in_bytes:

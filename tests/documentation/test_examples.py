@@ -12,6 +12,7 @@ import pytest
 import dmlvk
 from dmlvk import functional, layers, reference
 from tests.conftest import DEVICE_NAMES
+from tools.documentation.sections import numpy_style
 
 FUNCTIONS = sorted(name for name in dmlvk.__all__ if inspect.isfunction(getattr(functional, name, None)))
 
@@ -28,7 +29,7 @@ def test_a_one_liner_has_an_example_and_a_sentence_for_each_parameter(name: str)
     function = getattr(dmlvk, name)
     text = inspect.getdoc(function) or ""
     assert ">>> " in text
-    section = text.split("\nParameters\n----------\n")[1].split("\n\n")[0]
+    section = "\n".join(numpy_style(text.split("\n"))).split("\nParameters\n----------\n")[1].split("\n\n")[0]
     entries = re.findall(r"^(\S.*?) : .*\n((?:    .*\n?)*)", section, re.MULTILINE)
     assert [entry for entry, _ in entries] == list(inspect.signature(function).parameters)
     sentences = [" ".join(sentence.split()) for _, sentence in entries]

@@ -21,6 +21,7 @@ from dmlvk.operators.registry import OPERATORS
 from tests.conftest import DEVICE_NAMES
 from tests.documentation.blocks import ROOT
 from tests.programs import python
+from tools.documentation.sections import numpy_style
 
 PAGES = sorted(path for path in (ROOT / "docs" / "reference").glob("*.rst") if path.stem != "index")
 DIRECTIVE = re.compile(r"^\.\. auto(class|function|exception):: ([\w.]+)(?:\(\))?\n((?:[ ]+.*\n|\n)*)", re.MULTILINE)
@@ -74,7 +75,7 @@ def test_each_parameter_has_a_sentence_of_its_own() -> None:
         for documented in [owner, *filter(inspect.isfunction, methods)]:
             section = re.search(
                 r"^Parameters\n-+\n(.*?)(?:\n\n(?=\S+\n---)|\Z)",
-                inspect.getdoc(documented) or "",
+                "\n".join(numpy_style((inspect.getdoc(documented) or "").split("\n"))),
                 re.DOTALL | re.MULTILINE,
             )
             found = ENTRY.findall(section[1] + "\n") if section else []

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import dmlvk
+from tools.documentation.sections import numpy_style
 
 # A docstring says "Device", as a user does; its description is that of dmlvk.Device.
 TYPES = {name: f"dmlvk.{name}" for name in dmlvk.__all__ if name[0].isupper()} | {
@@ -25,7 +26,7 @@ TYPES = {name: f"dmlvk.{name}" for name in dmlvk.__all__ if name[0].isupper()} |
     "Command": "dmlvk.dxdispatch.commands.Command",
     "Source": "dmlvk.dxdispatch.dispatchables.Source",
 }
-# What NumPy's style of docstrings has in place of types, and other libraries' types under their short names.
+# What docstrings have in place of types, and other libraries' types under their short names.
 WORDS = (
     "array", "arrays", "array_like", "bytes-like", "callable", "dtype", "iterable", "iterator", "mapping", "ndarray",
     "number", "path", "sequence", "tuples", "uint8", "2 int", "4 int", "ModelProto", "NodeProto", "NumPy scalar",
@@ -51,7 +52,7 @@ def prepare(application: Any, what: str, name: str, obj: Any, options: Any, line
     A property's first line may have a colon; napoleon would take what is before it for a type, but not in a second
     line. It takes one name an attribute. And two modules have a ModelError.
     """
-    lines[:] = [IN_BACKTICKS.sub(_linked, line) for line in lines]
+    lines[:] = [IN_BACKTICKS.sub(_linked, line) for line in numpy_style(lines)]
     if what in ("property", "attribute"):
         lines[:1] = lines[0].split(" ", 1)
         return
