@@ -38,7 +38,7 @@ MEANS = {"GlobalAveragePool", "ReduceMean"}
 # The only operators that may follow a mean where ONNX Runtime optimizes: it may fuse others with the mean.
 BESIDE_MEANS = {"QuantizeLinear", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
 # Operators behind which ONNX Runtime moves no transpose.
-KEEPING_DIMENSIONS = {"Conv", "QLinearConv", "ConvTranspose", "MatMul", "QLinearMatMul", "Gemm", "QGemm"}
+KEEPING_DIMENSIONS = {"Conv", "QLinearConv", "ConvTranspose", "MatMul", "QLinearMatMul", "Gemm", "QGemm", NORMALIZATION}
 # Operators of bytes of com.microsoft.
 QUANTIZED = {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul", "QLinearAdd"}
 MOST_SOURCES = 2
@@ -83,7 +83,9 @@ class FloatFinder:
         """Whether a value is a function of bytes of which ONNX Runtime has no quantized operator to make."""
         chain = self._finder.chain_to(name)
         return chain is not None and all(
-            node.op_type == "DequantizeLinear" or (node.op_type in UNARY and node.op_type not in QUANTIZED_UNARY)
+            node.op_type == "DequantizeLinear"
+            or (node.op_type in UNARY and node.op_type not in QUANTIZED_UNARY)
+            or (node.op_type == "Div" and len(chain.sources) == 1)
             for node in chain.nodes
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import onnx
@@ -51,12 +52,14 @@ def fuse(graph: Graph) -> tuple[dict[int, str], dict[int, int]]:
     return reasons, replaced
 
 
-def as_written_by_one(graph: Graph) -> None:
+def as_written_by_one(graph: Graph, *, by_values: bool = False) -> None:
     """Let conversions be as ONNX Runtime's own quantizer writes them, whichever quantizer wrote the model.
 
     Those of com.microsoft become ONNX's. Weights that are transposed behind their DequantizeLinear are transposed
     before it. One QuantizeLinear stands for all with the same input, scale and zero point: as in ONNX Runtime, which
     merges them when it optimizes, scales are compared by their values and zero points by their names.
+
+    by_values: whether zero points are compared by their values, too.
     """
     producers = graph.producers()
     first: dict[tuple[object, ...], str] = {}
@@ -75,7 +78,9 @@ def as_written_by_one(graph: Graph) -> None:
         if node.op_type == "QuantizeLinear" and len(node.outputs) == 1:
             scale = graph.constant(node.input(1))
             step = node.input(1) if scale is None or scale.size != 1 else (scale.dtype, scale.shape, scale.item())
-            key = node.domain, node.input(0), step, node.input(2), str(sorted(node.attributes.items()))
+            point = graph.constant(node.input(2)) if by_values else None
+            zero = node.input(2) if point is None or point.size != 1 else (point.dtype, point.item())
+            key = node.domain, node.input(0), step, zero, str(sorted(node.attributes.items()))
             same = first.setdefault(key, node.outputs[0])
             if same != node.outputs[0]:
                 copy = helper.make_node("Identity", [same], list(node.outputs), name=node.proto.name)
@@ -404,22 +409,32 @@ def quantize_early(graph: Graph) -> None:
 
     A QuantizeLinear with one scale is a function of each element. Where ONNX Runtime optimizes, the order of nodes says
     which of them it replaces, and stays as it is, but for conversions and functions that it does not replace: these
-    have the same bits in any case.
+    have the same bits in any case. Elsewhere, those that meet before movement and are alike become one, which may come
+    before more of it.
     """
-    producers, floats = graph.producers(), FloatFinder(graph)
-
-    def comes_first(mover: Node) -> bool:
-        is_apart = _is_between_conversions(mover, producers, graph) or (
-            mover.op_type not in CHOOSING and len(_data(mover)) == 1 and floats.is_apart(mover.input(0))
-        )
-        is_sorted = mover.op_type not in CHOOSING or floats.is_number(mover.input(0))
-        return (is_apart or not graph.host_optimizes) and is_sorted
-
-    _quantize_before(graph, comes_first)
+    while True:
+        producers, floats = graph.producers(), FloatFinder(graph)
+        if not _quantize_before(graph, partial(_comes_first, graph, producers, floats)) or graph.host_optimizes:
+            break
+        as_written_by_one(graph, by_values=True)
 
 
-def _quantize_before(graph: Graph, comes_first: Callable[[Node], bool]) -> None:
-    """Put each QuantizeLinear before the movement whose result it alone reads, if it comes first there."""
+def _comes_first(graph: Graph, producers: Mapping[str, Node], floats: FloatFinder, mover: Node) -> bool:
+    """Whether a QuantizeLinear has the same bits before a mover."""
+    given = [name for k in _data(mover) if _floats(name := mover.input(k), producers, graph) is None]
+    is_apart = _is_between_conversions(mover, producers, graph) or (
+        mover.op_type not in CHOOSING and all(map(floats.is_apart, given))
+    )
+    is_sorted = mover.op_type not in CHOOSING or floats.is_number(mover.input(0))
+    return (is_apart or not graph.host_optimizes) and is_sorted
+
+
+def _quantize_before(graph: Graph, comes_first: Callable[[Node], bool]) -> bool:
+    """Put each QuantizeLinear before the movement whose result nodes like it alone read, if it comes first there.
+
+    Returns whether there was any.
+    """
+    is_changed = False
     producers, users = graph.producers(), graph.users()
     nodes = {node.index: node for node in graph.nodes}
     places = {node.index: (place, 1) for place, node in enumerate(graph.nodes)}
@@ -428,9 +443,9 @@ def _quantize_before(graph: Graph, comes_first: Callable[[Node], bool]) -> None:
         while pending:
             quantizer = pending.pop()
             mover = producers.get(quantizer.input(0))
-            if mover is None or not _is_quantized_alone(quantizer, mover, producers, users, graph):
+            if quantizer.op_type != "QuantizeLinear" or mover is None:
                 continue
-            if not comes_first(mover):
+            if not _is_quantized_alone(mover, producers, users, graph) or not comes_first(mover):
                 continue
             proto = _of_bytes(mover, graph)
             made: list[Node] = []
@@ -450,11 +465,20 @@ def _quantize_before(graph: Graph, comes_first: Callable[[Node], bool]) -> None:
                 _set_fill(proto, _constant_bytes(mover.input(2), quantizer, producers, graph))
             proto.output[0] = quantizer.outputs[0]
             made[0] = replace(made[0], index=quantizer.index)
+            is_changed = True
             nodes |= {each.index: each for each in made}
-            nodes[mover.index] = replace(graph.new_node(proto), index=mover.index)
-            places |= {each.index: (places[mover.index][0], 0) for each in made}
+            moved = graph.new_node(proto)
+            if nodes[mover.index] is mover:
+                moved = replace(moved, index=mover.index)
+            else:  # it has moved bytes for another one
+                moved.proto.name = ""
+            nodes[moved.index] = moved
+            places |= {moved.index: (places[mover.index][0], 1)} | {
+                each.index: (places[mover.index][0], 0) for each in made
+            }
             pending += made
     graph.nodes = [nodes[index] for index in sorted(nodes, key=places.__getitem__)]
+    return is_changed
 
 
 def _of_bytes(node: Node, graph: Graph) -> onnx.NodeProto:
@@ -482,27 +506,36 @@ def _element(node: Node, graph: Graph) -> int:
 
 
 def _is_quantized_alone(
-    quantizer: Node, mover: Node, producers: Mapping[str, Node], users: Mapping[str, Sequence[Node]], graph: Graph
+    mover: Node, producers: Mapping[str, Node], users: Mapping[str, Sequence[Node]], graph: Graph
 ) -> bool:
-    """Whether a node moves elements, and nobody but a QuantizeLinear with one scale reads them there."""
-    if quantizer.op_type != "QuantizeLinear" or quantizer.domain or not _has_one_scale(quantizer, graph):
-        return False
-    if mover.domain or mover.op_type not in MOVING or len(mover.writes) != 1:
+    """Whether a node moves elements, and nobody but QuantizeLinear nodes with one scale reads them there.
+
+    Where ONNX Runtime optimizes, there is one.
+    """
+    if mover.domain or mover.op_type not in MOVING or len(mover.writes) != 1 or mover.outputs[0] in graph.outputs:
         return False
     if mover.op_type == "GlobalMaxPool" and (graph.rank(mover.input(0)) or 0) < LEAST_RANK_OF_A_POOL:
-        return False
-    if mover.op_type in CHOOSING and not _is_positive(quantizer, graph):
         return False
     if mover.version < SINCE.get(mover.op_type, 1) or (mover.op_type == "Resize" and not _is_nearest(mover)):
         return False
     constants = [name for k in _data(mover) if _floats(name := mover.input(k), producers, graph) is not None]
     if len(constants) == len(_data(mover)):
         return False
-    is_read_once = len(users.get(mover.outputs[0], ())) == 1 and mover.outputs[0] not in graph.outputs
-    if not is_read_once or _element(quantizer, graph) not in QUANTIZED_TYPES:
-        return False
     constants += [mover.input(2)] if _has_fill(mover) else []
-    return all(_bytes_of(name, quantizer, producers, graph) is not None for name in constants)
+    readers = users.get(mover.outputs[0], ())
+    return (len(readers) == 1 or not graph.host_optimizes) and all(
+        _has_bytes(reader, graph)
+        and not (mover.op_type in CHOOSING and not _is_positive(reader, graph))
+        and all(_bytes_of(name, reader, producers, graph) is not None for name in constants)
+        for reader in readers
+    )
+
+
+def _has_bytes(quantizer: Node, graph: Graph) -> bool:
+    """Whether a node is a QuantizeLinear to 8 bits with one scale."""
+    if quantizer.op_type != "QuantizeLinear" or quantizer.domain or not _has_one_scale(quantizer, graph):
+        return False
+    return _element(quantizer, graph) in QUANTIZED_TYPES
 
 
 def _is_between_conversions(mover: Node, producers: Mapping[str, Node], graph: Graph) -> bool:
@@ -663,33 +696,34 @@ def fuse_groups(graph: Graph, is_replaced: bool) -> tuple[dict[int, str], dict[i
     replaced: dict[int, int] = {}
     made_at: dict[int, Node] = {}
     for node in graph.nodes:
-        following = users.get(node.writes[0], []) if len(node.writes) == 1 else []
-        if node.domain or node.op_type not in GROUPS or len(following) != 1 or node.writes[0] in graph.outputs:
+        ends = users.get(node.writes[0], []) if len(node.writes) == 1 else []
+        if node.domain or node.op_type not in GROUPS or not ends or node.writes[0] in graph.outputs:
             continue
         is_own = node.op_type in OWN
-        if not (OWN[node.op_type](node, producers, graph) if is_own else is_replaced):
+        if not (OWN[node.op_type](node, producers, graph) if is_own else is_replaced and len(ends) == 1):
             continue
-        end = following[0]
         before = [producers.get(name) for name in (node.inputs[:1] if is_own else node.inputs) if name]
         quantized = [each for each in before if each is not None and _is_dequantizer(each, graph)]
-        if end.op_type != "QuantizeLinear" or end.domain or len(quantized) != len(before):
+        if any(end.op_type != "QuantizeLinear" or end.domain for end in ends) or len(quantized) != len(before):
             continue
-        if not all(_has_one_scale(each, graph) for each in (*quantized, end)):
+        if not all(_has_one_scale(each, graph) for each in (*quantized, *ends)):
             continue
-        parameters = [_parameters(each, graph) for each in (*quantized, end)]
-        kinds = {graph.element_type(each.input(0)) for each in quantized} | {graph.element_type(end.outputs[0])}
+        parameters = [_parameters(each, graph) for each in (*quantized, *ends)]
+        kinds = {graph.element_type(each.input(0)) for each in quantized}
+        kinds |= {graph.element_type(end.outputs[0]) for end in ends}
         if None in parameters or len(kinds) != 1:
             continue
         operands = [(each.input(0), *(found or ())) for each, found in zip(quantized, parameters, strict=False)]
-        proto = GROUPS[node.op_type](node, operands, parameters[-1] or (), end)
-        if node.op_type == "LayerNormalization":
-            proto.input.extend(_float_constant(name, producers, graph) for name in node.inputs[1:])
-        made = graph.new_node(proto)
-        if is_own:
-            made = replace(made, originals=(*_dequantizers_of(node, producers, graph), node, end))
-        made_at[end.index] = made
-        replaced[node.index] = made.index
-        reasons[end.index] = f"into {proto.op_type} {made.name!r}"
+        for end, result in zip(ends, parameters[len(quantized) :], strict=True):
+            proto = GROUPS[node.op_type](node, operands, result or (), end)
+            if node.op_type == "LayerNormalization":
+                proto.input.extend(_float_constant(name, producers, graph) for name in node.inputs[1:])
+            made = graph.new_node(proto)
+            if is_own:
+                made = replace(made, originals=(*_dequantizers_of(node, producers, graph), node, end))
+            made_at[end.index] = made
+            replaced[node.index] = made.index
+            reasons[end.index] = f"into {proto.op_type} {made.name!r}"
     gone = (reasons.keys() | replaced.keys()) - made_at.keys()
     graph.nodes = [made_at.get(node.index, node) for node in graph.nodes if node.index not in gone]
     return reasons, replaced
