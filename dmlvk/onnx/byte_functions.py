@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -39,6 +40,8 @@ MEANS = {"GlobalAveragePool", "ReduceMean"}
 BESIDE_MEANS = {"QuantizeLinear", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
 # Operators behind which ONNX Runtime moves no transpose.
 KEEPING_DIMENSIONS = {"Conv", "QLinearConv", "ConvTranspose", "MatMul", "QLinearMatMul", "Gemm", "QGemm", NORMALIZATION}
+# More than any number of dimensions.
+UNKNOWN_RANK = 1 << 16
 # Operators of bytes of com.microsoft.
 QUANTIZED = {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearMul", "QLinearAdd"}
 MOST_SOURCES = 2
@@ -190,17 +193,33 @@ class _Finder:
 
     def _keeps_dimensions(self, mean: Node) -> bool:
         """Whether no transpose is before a mean, which ONNX Runtime would move behind it."""
-        pending, seen = [mean], set[int]()
-        while mean.op_type == "ReduceMean" and pending:
-            for name in pending.pop().reads:
-                producer = self._producers.get(name)
-                if producer is None or producer.index in seen or producer.op_type in KEEPING_DIMENSIONS:
-                    continue
-                if producer.op_type == "Transpose":
-                    return False
-                seen.add(producer.index)
-                pending.append(producer)
-        return True
+        return mean.op_type != "ReduceMean" or mean.input(0) not in self._transposed
+
+    @cached_property
+    def _transposed(self) -> set[str]:
+        """The values behind which ONNX Runtime may move transposes that are before them.
+
+        Before a node of several values, those that have a transpose must have more dimensions of several elements than
+        the others, which would get one.
+        """
+        found: set[str] = set()
+        for node in self._graph.nodes:
+            given = [name for name in node.reads if not self._graph.is_constant(name)]
+            ranks = [self._several(name) for name in given]
+            removed = sum(rank for name, rank in zip(given, ranks, strict=True) if name in found)
+            is_moved = removed > 0 and (UNKNOWN_RANK in ranks or 2 * removed > sum(ranks))
+            if node.op_type == "Transpose" or (is_moved and node.op_type not in KEEPING_DIMENSIONS):
+                found.update(node.writes)
+        return found
+
+    def _several(self, name: str) -> int:
+        """How many dimensions of a value may have several elements."""
+        if self._graph.rank(name) is None:
+            return UNKNOWN_RANK
+        producer = self._producers.get(name)
+        if producer is not None and self._is_parameter(producer):
+            return 0
+        return sum(dim.dim_value != 1 for dim in self._graph.types[name].tensor_type.shape.dim)
 
     def inside(self, nodes: Iterable[Node], end: Node) -> set[int]:
         """The nodes of a chain that are unused once a table replaces its last node, which is not among them."""

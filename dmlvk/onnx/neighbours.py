@@ -35,6 +35,8 @@ from dmlvk.tensor_desc import TensorDesc
 
 # Scales further apart than this leave the range in which all arithmetic is exact.
 LEAST_RATIO = 2.0**-20
+# Numbers up to this one, and 255 times this one, have sums that are numbers.
+LARGEST_TERM = 2.0**100
 # The arrays of a window in the order of `output_size`.
 ARRAYS = ("strides", "dilations", "start_padding", "end_padding")
 # In rows up to this length, every binary32 logarithm of `_terms` is the nearest one, also in C's library on Linux.
@@ -233,6 +235,26 @@ def plan_sum(node: Node, builder: ProgramBuilder) -> None:
     builder.set(node.outputs[0], total)
 
 
+def plan_difference(node: Node, builder: ProgramBuilder) -> None:
+    """Sub of float32: a sum with the second operand's sign turned."""
+    name = node.inputs[1]
+    constant = builder.constant(name)
+    if constant is not None:
+        negative = builder.new(np.dtype(np.float32), constant.shape)
+        builder.program.constants[negative.storage] = -constant
+    else:
+        # Its elements are four bytes, of which the last one has the sign.
+        value = builder.value(name)
+        rank = len(value.shape)
+        order = (*value.order, rank) if value.order else ()
+        single = replace(value, dtype=np.dtype(np.uint8), shape=(*value.shape, 4), order=order)
+        tables = np.stack([_VALUES, _VALUES, _VALUES, _VALUES ^ 128])
+        turned = _look_up(builder, [single], tables, np.uint8, rank)
+        negative = replace(turned, dtype=value.dtype, shape=value.shape, order=value.order)
+    operands = {"a_tensor": builder.value(node.inputs[0]), "b_tensor": negative}
+    builder.set(node.outputs[0], _of_floats(builder, ElementWiseAddDesc, operands))
+
+
 def plan_relu(node: Node, builder: ProgramBuilder) -> None:
     """Relu of float32."""
     source = {"input_tensor": builder.value(node.inputs[0])}
@@ -255,6 +277,24 @@ def check_floats(node: Node, graph: Graph) -> None:
         raise NotOnDeviceError(f"it has elements of {type_name(element)}; on the device they are float32")
     if node.op_type == "Sum" and len(node.inputs) < 2:
         raise NotOnDeviceError("it has one operand")
+
+
+def check_difference(node: Node, graph: Graph) -> None:
+    """Refuse to subtract what may be no number, whose sign a difference keeps."""
+    check_floats(node, graph)
+    producers, pending = graph.producers(), [node.input(1)]
+    while pending:
+        name = pending.pop()
+        producer, constant = producers.get(name), graph.constant(name)
+        if producer is not None and producer.op_type in ("Add", "Sub"):
+            pending += producer.reads
+        elif constant is None and producer is not None and producer.op_type == "DequantizeLinear":
+            check_dequantize(producer, graph)
+            constant = graph.constant(producer.input(1))
+        elif constant is None:
+            raise NotOnDeviceError(f"it subtracts {name!r}, which may be no number")
+        if constant is not None and not (np.abs(constant) <= LARGEST_TERM).all():
+            raise NotOnDeviceError(f"it subtracts {name!r}, whose sums may be no numbers")
 
 
 def check_scales(positions: Sequence[int]) -> Any:

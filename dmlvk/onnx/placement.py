@@ -59,7 +59,7 @@ def _is_view(node: Node) -> bool:
 
 
 # Operators of floats that ONNX Runtime may join with those before and behind them.
-JOINED_WITH_NEIGHBOURS = {"Add", "Relu", "Sum"}
+JOINED_WITH_NEIGHBOURS = {"Add", "Relu", "Sub", "Sum"}
 
 
 def _optimized_with_neighbours(graph: Graph, on_host: Mapping[int, str]) -> dict[int, str]:

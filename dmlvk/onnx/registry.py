@@ -95,6 +95,7 @@ ENTRIES: Mapping[tuple[str, str], Entry] = {
     **dict.fromkeys(
         (("", "Add"), ("", "Sum")), Entry(neighbours.plan_sum, check=neighbours.check_floats, keeps_layout=True)
     ),
+    ("", "Sub"): Entry(neighbours.plan_difference, check=neighbours.check_difference, keeps_layout=True),
     ("", "Relu"): Entry(neighbours.plan_relu, check=neighbours.check_floats, keeps_layout=True),
     ("", "MaxPool"): Entry(neighbours.plan_max_pool, POOL, neighbours.check_max_pool, keeps_layout=True),
     ("", "Where"): Entry(neighbours.plan_where, (), neighbours.check_where, data=1, keeps_layout=True),

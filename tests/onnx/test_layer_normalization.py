@@ -185,3 +185,29 @@ def test_movement_before_a_normalization(device: dmlvk.Device, mover: str) -> No
     model.graph.node[2].input[0] = "m"
     rows = placed(device, model, feeds)
     assert place(rows).where == "device", rows
+
+
+@has_these_bits
+def test_several_readers_of_a_normalization(device: dmlvk.Device) -> None:
+    """Each QuantizeLinear has a normalization of its own, also behind movement, in the QOperator format."""
+    x = of_one_width(np.random.default_rng(16), np.uint8, (4, 6, 16))
+    constants: dict[str, Array] = {"four": np.array([2, 2, 6, 16], np.int64)}
+    constants |= {"s": np.array(0.05, np.float32), "z": np.array(130, np.uint8), "p": np.array(0.01, np.float32)}
+    constants |= {"t": np.array(0.03, np.float32), "u": np.array(120, np.uint8), "v": np.array(0.02, np.float32)}
+    constants |= {"same_t": constants["t"], "same_u": constants["u"]}
+    for name, mean in (("g", 1), ("b", 0)):
+        constants[name] = np.random.default_rng(mean).normal(mean, 0.3, 16).astype(np.float32)
+    nodes: list[Any] = [
+        ("DequantizeLinear", ["x", "s", "z"], ["f"], {}),
+        ("LayerNormalization", ["f", "g", "b"], ["h"], {}),
+        ("QuantizeLinear", ["h", "t", "u"], ["y0"], {}),
+        ("Reshape", ["h", "four"], ["r"], {}),
+        ("QuantizeLinear", ["r", "same_t", "same_u"], ["y1"], {}),
+        ("Concat", ["r", "r"], ["twice"], {"axis": 1}),
+        ("QuantizeLinear", ["twice", "v", "u"], ["y2"], {}),
+        ("com.microsoft.QLinearSigmoid", ["y0", "t", "u", "p", "z"], ["y3"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {f"y{k}": np.uint8 for k in range(4)}, constants, opset=18)
+    rows = placed(device, model, {"x": x})
+    assert all(row.where != "host" for row in rows), rows
+    assert place(rows).where == "device"

@@ -104,6 +104,7 @@ NODES: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
         ],
     ),
     "Add": (["f", "g"], [{}]),
+    "Sub": (["f", "s"], [{}]),
     "Sum": (["f", "g"], [{}]),
     "Relu": (["f"], [{}]),
     "com.microsoft.QLinearAdd": ([*A, *B, *OUT], [{}]),
@@ -128,7 +129,7 @@ NODES: dict[str, tuple[list[str], list[dict[str, Any]]]] = {
 }
 
 
-FLOATS = ("Add", "DequantizeLinear", "Relu", "Sum")
+FLOATS = ("Add", "DequantizeLinear", "Relu", "Sub", "Sum")
 
 
 def test_the_table_of_nodes_has_each_operator_of_the_device() -> None:
@@ -210,6 +211,37 @@ def test_a_number_that_adds_a_dimension(device: dmlvk.Device, operator: str) -> 
     else:
         nodes.append((f"com.microsoft.{operator}", ["v", "s", "z", "level", "s", "z", "s", "z"], ["y"], {}))
     placed(device, model_of(nodes, {"x": x}, {"y": np.int8}, constants), {"x": x})
+
+
+@pytest.mark.parametrize(
+    ("operands", "where"),
+    [
+        (["anchors", "f"], "device"),
+        (["f", "anchors"], "device"),
+        (["x", "g"], "device"),
+        (["anchors", "sum"], "device"),
+        (["f", "x"], "host"),  # which may be NaN, with a sign
+        (["f", "endless"], "host"),
+    ],
+    ids=str,
+)
+def test_differences_of_floats(device: dmlvk.Device, operands: list[str], where: str) -> None:
+    """As in the boxes of a detector: anchors less what a convolution gives."""
+    generator = np.random.default_rng(4)
+    x = elements(generator, np.float32, (2, 4, 6))
+    nodes, constants = quantized(x)
+    constants |= {"anchors": elements(generator, np.float32, (1, 4, 6)), "endless": np.array(np.inf, np.float32)}
+    nodes += [
+        ("com.microsoft.QLinearSigmoid", ["v", "s", "z", "s", "z"], ["u"], {}),
+        ("DequantizeLinear", ["u", "s", "z"], ["f"], {}),
+        ("Transpose", ["u"], ["turned"], {"perm": [0, 2, 1]}),
+        ("Transpose", ["turned"], ["back"], {"perm": [0, 2, 1]}),
+        ("DequantizeLinear", ["back", "s", "z"], ["g"], {}),
+        ("Sub", ["anchors", "g"], ["sum"], {}),
+        ("Sub", operands, ["y"], {}),
+    ]
+    rows = placed(device, model_of(nodes, {"x": x}, {"y": np.float32, "sum": np.float32}, constants), {"x": x})
+    assert rows[-1].where == where
 
 
 def test_a_sum_with_a_number_of_any_scale_is_a_table(device: dmlvk.Device) -> None:
@@ -430,7 +462,7 @@ def test_a_table_whose_source_becomes_constant(device: dmlvk.Device) -> None:
         ("DequantizeLinear", ["grid", "s", "z"], ["f"], {}),
         ("Neg", ["f"], ["g"], {}),
         ("DequantizeLinear", ["w", "s", "z"], ["h"], {}),
-        ("Sub", ["g", "h"], ["i"], {}),
+        ("Mul", ["g", "h"], ["i"], {}),
         ("QuantizeLinear", ["i", "s", "z"], ["y"], {}),
         ("CumSum", ["i", "axis"], ["sum"], {}),
         ("Expand", ["h", "sizes"], ["u"], {}),
@@ -439,7 +471,7 @@ def test_a_table_whose_source_becomes_constant(device: dmlvk.Device) -> None:
     given = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", "h", "w"])
     model = model_of(nodes, {"x": given}, {"y": np.int8, "sum": np.float32, "u": np.float32}, constants)
     rows = placed(device, model, {"x": x})
-    assert [row.op_type for row in rows if row.where == "host"] == ["Sub", "CumSum"]
+    assert [row.op_type for row in rows if row.where == "host"] == ["Mul", "CumSum"]
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -568,6 +568,26 @@ def counted(getter: Callable[[GraphNode], Any], counts: Counter[str]) -> propert
     return property(get)
 
 
+def test_a_mask_of_scaled_values(device: dmlvk.Device) -> None:
+    """As in GPT-2's attention: what a constant mask leaves is a function of bytes, and is quantized before it."""
+    x = elements(np.random.default_rng(8), np.float32, (2, 5, 5))
+    constants: dict[str, Array] = {"s": np.array(0.02, np.float32), "z": np.array(3, np.int8)}
+    constants |= {"eight": np.array(8, np.float32), "mask": np.tril(np.ones((1, 5, 5))) > 0}
+    constants |= {"low": np.array(-128, np.int8), "t": np.array(0.01, np.float32), "ten": np.array(9, np.float32)}
+    nodes: list[Node] = [
+        ("QuantizeLinear", ["x", "s", "z"], ["v"], {}),
+        ("DequantizeLinear", ["v", "s", "z"], ["f"], {}),
+        ("Div", ["f", "eight"], ["scaled"], {}),
+        ("DequantizeLinear", ["low", "ten", "z"], ["least"], {}),
+        ("Where", ["mask", "scaled", "least"], ["masked"], {}),
+        ("QuantizeLinear", ["masked", "t", "z"], ["y"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"y": np.int8}, constants)
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    require_equal(found, onnx_runtime(model, {"x": x}))
+    assert "host" not in {place for *_, place in rows}
+
+
 def test_fusion_takes_time_by_the_number_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, not timed: how often anybody asks what a node reads or writes."""
 
