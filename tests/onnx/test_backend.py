@@ -49,6 +49,7 @@ NEIGHBOURS = {
         "ReduceMin",
         "Relu",
         "Resize",
+        "Sub",
         "Sum",
         "Where",
     )
