@@ -62,6 +62,7 @@ class PieceArguments:
     invocation_count: invocations, for a kernel whose invocations have their own unit of work.
     divisors: up to two more divisors, for kernels that count their own units of work.
     blocks_per_invocation: how many blocks of a row each invocation of the kernel can write.
+    invocations_per_block: how many invocations share a block, each of which writes a part of what lies behind it.
     dimensions: the loops that count invocations, if the kernel itself runs some of the piece's loops. If invocations
         are counted by blocks, the rows of these loops begin and end with blocks.
     grouping: the push constant of that name. Free for kernels with such loops, and for kernels with their own unit of
@@ -77,6 +78,7 @@ class PieceArguments:
     invocation_count: int | None = None
     divisors: tuple[int, ...] = ()
     blocks_per_invocation: int = 1
+    invocations_per_block: int = 1
     dimensions: tuple[Dimension, ...] | None = None
     grouping: int = 0
     nest: LoopNest | None = None
@@ -162,7 +164,7 @@ def _dispatch(
             order = _order(loops, profile, arguments.blocks_per_invocation)
             if arguments.dimensions is not None:
                 order = replace(order, grouping=arguments.grouping)
-        group_count = -(-order.block_count // size)
+        group_count = -(-order.block_count * arguments.invocations_per_block // size)
 
     dispatch = DispatchBuilder(arguments.kernel or (f"{kernel}_by_rows" if order.by_rows else kernel))
     for index, (start, access) in enumerate((("output_start", Access.WRITE), ("source_start", Access.READ))):

@@ -42,6 +42,10 @@ AXIS_CHUNK = 64
 LEAST_CHUNK = 8
 # Workgroups load indices together if those of a block have as many bytes, a line of most caches.
 SHARED_INDICES = 128
+# So many invocations then share a block where a processor would have fewer than these workgroups, a quarter of its
+# room.
+PARTS = 4
+FEW_WORKGROUPS = 2
 WORD_SIZE = 4
 
 # If a workgroup loads the indices of its rows at once: about what it then writes, and the most rows.
@@ -100,11 +104,12 @@ def plan(desc: OneHotDesc, profile: DeviceProfile, *, path: str | None = None, o
         chunks = _chunks(piece, profile)
         if chunks is not None:
             return PieceArguments(
-                specialization={**specialization, "AXIS_CHUNK": chunks.size, **chunks.specialization(piece, profile)},
+                specialization={**specialization, "AXIS_CHUNK": chunks.size, **chunks.specialization},
                 arguments=values,
                 kernel="one_hot/words" if chunks.words_of_row else "one_hot/chunks",
                 invocation_count=chunks.words_of_row * chunks.row_count or None,
                 divisors=(chunks.words_of_row,),
+                invocations_per_block=max(1, chunks.parts),
                 dimensions=chunks.dimensions,
                 grouping=axis_size,
             )
@@ -180,23 +185,18 @@ class _Chunks:
     size: coordinates of a chunk along the axis.
     words_of_row: invocations of a row if it is written in words or larger elements; 0 if it is written in 16-byte
         blocks.
+    parts: PARTS in chunks.comp.
     """
 
     dimensions: tuple[Dimension, ...]
     size: int
     words_of_row: int
+    parts: int
 
-    def specialization(self, piece: LoopNest, profile: DeviceProfile) -> dict[str, int]:
-        """What one_hot/chunks is specialized to, and one_hot/words is not.
-
-        In short chunks, invocations wait for their indices and do little else: those of a workgroup would wait twice.
-        """
-        if self.words_of_row:
-            return {}
-        output, indices = piece.operands
-        is_long = self.size == min(piece.extent(Role.AXIS)[1], AXIS_CHUNK)
-        is_line = BLOCK_SIZE // output.element_size * indices.element_size >= SHARED_INDICES
-        return {"SHARES_INDICES": int(is_long and is_line and profile.device_type is not DeviceType.CPU)}
+    @property
+    def specialization(self) -> dict[str, int]:
+        """What one_hot/chunks is specialized to, and one_hot/words is not."""
+        return {} if self.words_of_row else {"PARTS": self.parts}
 
     @property
     def row_count(self) -> int:
@@ -217,13 +217,20 @@ def _chunks(piece: LoopNest, profile: DeviceProfile) -> _Chunks | None:
         words_of_row = -(-row * element_size // max(element_size, WORD_SIZE))
     axis = piece.dimensions[index]
     size = min(axis.size, AXIS_CHUNK)
-    of_chunk = piece.element_count // axis.size // row * (words_of_row or row * element_size // BLOCK_SIZE)
+    per_block = BLOCK_SIZE // element_size
+    of_chunk = piece.element_count // axis.size // row * (words_of_row or row // per_block)
+    processors = rates_of(profile).processors
 
     def workgroups() -> int:
         return -(-(-(-axis.size // size) * of_chunk) // workgroup_size(profile))
 
-    while size >= 2 * LEAST_CHUNK and 2 * workgroups() <= rates_of(profile).processors:
+    parts = 0
+    if not words_of_row and profile.device_type is not DeviceType.CPU:
+        is_line = per_block * piece.operands[1].element_size >= SHARED_INDICES
+        parts = 0 if not is_line else PARTS if workgroups() < FEW_WORKGROUPS * processors else 1
+    of_chunk *= max(1, parts)
+    while size >= 2 * LEAST_CHUNK and 2 * workgroups() <= processors:
         size //= 2
     chunk = Dimension(-(-axis.size // size), tuple(size * stride for stride in axis.strides), Role.AXIS)
     dimensions = (chunk, *piece.dimensions[:index], *piece.dimensions[index + 1 :])
-    return _Chunks(dimensions, size, words_of_row)
+    return _Chunks(dimensions, size, words_of_row, parts)

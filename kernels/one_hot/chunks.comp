@@ -14,10 +14,12 @@
 #define IN_CHUNKS
 #include "element.glsl"
 
-// Whether the workgroup loads the indices of all of its blocks together, by way of shared memory. Its invocations then
-// load vectors that follow each other. Those of 16 indices of 64 bits lie a line apart for each invocation: a load of a
-// subgroup touches 32 lines, and by the time of the next load other subgroups have taken their places in the cache.
-layout(constant_id = 11) const bool SHARES_INDICES = false;
+// With 1 or DISTANCE_WORDS, the workgroup loads the indices of all of its blocks together, by way of shared memory. Its
+// invocations then load vectors that follow each other. Those of 16 indices of 64 bits lie a line apart for each
+// invocation: a load of a subgroup touches 32 lines, and by the time of the next load other subgroups have taken their
+// places in the cache. With more than 1, so many invocations share a block: each loads fewer indices, and writes a part
+// of the block's chunk. With 0, each invocation loads the indices of its own block.
+layout(constant_id = 11) const uint PARTS = 0;
 
 const uint DISTANCES = ELEMENTS_PER_WORD;  // in a word: the smaller of the elements' and the word's size
 const uint DISTANCE_WORDS = ELEMENTS_PER_BLOCK / DISTANCES;  // of a block
@@ -25,9 +27,12 @@ const uint LOADED_WORDS = DISTANCES * INDEX_WORDS;  // of the indices for a word
 // For elements smaller than a word: the distance, with the highest bit of the element set.
 const uint HIGHEST_BITS = ELEMENT_SIZE == 1 ? 0x80808080u : ELEMENT_SIZE == 2 ? 0x80008000u : 0;
 
-// Of each invocation's block: its first index, or NOWHERE, and its first coordinate along the axis.
-shared uvec2 blocks[SHARES_INDICES ? gl_WorkGroupSize.x : 1];
-shared uint shared_distances[SHARES_INDICES ? gl_WorkGroupSize.x * DISTANCE_WORDS : 1];
+const bool SHARES_INDICES = PARTS != 0;
+const uint BLOCKS = PARTS > 1 ? gl_WorkGroupSize.x / PARTS : gl_WorkGroupSize.x;  // of a workgroup
+const uint WORDS = PARTS > 1 ? DISTANCE_WORDS / PARTS : DISTANCE_WORDS;  // of distances for an invocation to load
+// Of each block: its first index, or NOWHERE, and its first coordinate along the axis.
+shared uvec2 blocks[SHARES_INDICES ? BLOCKS : 1];
+shared uint shared_distances[SHARES_INDICES ? BLOCKS * DISTANCE_WORDS : 1];
 
 // Loads the indices for a word of distances, as vectors if they are contiguous.
 void load_indices(uint index, out uint words[LOADED_WORDS]) {
@@ -59,7 +64,7 @@ uint packed_distances(uint words[LOADED_WORDS], uint begin) {
 
 // Words of distances whose indices an invocation loads at a time. With more, the indices would take so many registers
 // that fewer subgroups find room beside each other.
-const uint TOGETHER = DISTANCE_WORDS * LOADED_WORDS > 16 ? 16 / LOADED_WORDS : DISTANCE_WORDS;
+const uint TOGETHER = WORDS * LOADED_WORDS > 16 ? 16 / LOADED_WORDS : WORDS;
 
 // The words of distances of an invocation's block, which is as in blocks[].
 void load_distances(uvec2 block, out uint distances[DISTANCE_WORDS]) {
@@ -73,9 +78,10 @@ void load_distances(uvec2 block, out uint distances[DISTANCE_WORDS]) {
         }
         return;
     }
-    blocks[gl_LocalInvocationID.x] = block;
+    if (gl_LocalInvocationID.x < BLOCKS)
+        blocks[gl_LocalInvocationID.x] = block;
     barrier();
-    [[dont_unroll]] for (uint first = 0; first < DISTANCE_WORDS; first += TOGETHER) {
+    [[dont_unroll]] for (uint first = 0; first < WORDS; first += TOGETHER) {
         [[unroll]] for (uint i = 0; i < TOGETHER; ++i) {
             uint word = (first + i) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
             uint index = blocks[word / DISTANCE_WORDS].x;
@@ -89,12 +95,12 @@ void load_distances(uvec2 block, out uint distances[DISTANCE_WORDS]) {
     }
     barrier();
     [[unroll]] for (uint i = 0; i < DISTANCE_WORDS; ++i)
-        distances[i] = shared_distances[gl_LocalInvocationID.x * DISTANCE_WORDS + i];
+        distances[i] = shared_distances[gl_LocalInvocationID.x % BLOCKS * DISTANCE_WORDS + i];
 }
 
 void main() {
     Block block;
-    bool has_block = find_block(block_index(), block);
+    bool has_block = find_block(workgroup_index() * BLOCKS + gl_LocalInvocationID.x % BLOCKS, block);
     if (!SHARES_INDICES && !has_block)
         return;
     uint chunk = RANK == 0 ? 0 : block.cursor.coordinates[RANK - 1];
@@ -111,8 +117,17 @@ void main() {
     uvec4 off_block = repeat_element(value_word(false, 0), value_word(false, WORDS_PER_ELEMENT - 1));
     uvec4 on_block = repeat_element(value_word(true, 0), value_word(true, WORDS_PER_ELEMENT - 1));
     uvec4 difference = off_block ^ on_block;
-    uint vector = block.start / ELEMENTS_PER_BLOCK;
-    for (uint i = 0; i < count; ++i, vector += vectors_apart) {
+    uint first = 0;
+    uint last = count;
+    if (PARTS > 1) {
+        const uint of_part = (AXIS_CHUNK + PARTS - 1) / PARTS;
+        first = gl_LocalInvocationID.x / BLOCKS * of_part;
+        last = min(first + of_part, count);
+        // The highest bit of an element that comes before the part is cleared, and it is never hot.
+        distances -= repeat_element(first, 0);
+    }
+    uint vector = block.start / ELEMENTS_PER_BLOCK + first * vectors_apart;
+    for (uint i = first; i < last; ++i, vector += vectors_apart) {
         if (ELEMENT_SIZE >= 4) {
             output_vectors[vector] = mix(off_block, on_block, equal(distances, uvec4(i)));
         } else {

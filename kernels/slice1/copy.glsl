@@ -38,7 +38,12 @@ const uint DISTANCE = ROW_STEP < 0 ? -ROW_STEP : ROW_STEP;
 
 void main() {
     Block block;
-    if (!find_block(block_index(), block))
+    uint index = block_index();
+    bool has_block = index < push.block_count;
+    // Where all blocks are whole, invocations without one load the last, so that no branch keeps the loads back.
+    if (HAS_ONLY_BLOCKS_IN_ROWS)
+        index = min(index, push.block_count - 1);
+    if (!find_block(index, block) && !HAS_ONLY_BLOCKS_IN_ROWS)
         return;
     uvec4 value;
     if (!is_inside_row(block)) {
@@ -50,5 +55,6 @@ void main() {
         value = DISTANCE == 1 ? load_consecutive(source) : load_every_second(source);
         value = IS_BACKWARDS ? reverse_elements(value) : value;
     }
-    store_block(block, value);
+    if (has_block)
+        store_block(block, value);
 }

@@ -48,8 +48,9 @@ uvec2 load_unit(uint source) {
 
 void main() {
     uint index = block_index();
-    if (index >= push.block_count)
-        return;
+    // Invocations without units load the last, so that no branch keeps the loads back.
+    bool has_units = index < push.block_count;
+    index = min(index, push.block_count - 1);
     uint unit = push.output_start;
     uint source = push.source_start;
     uint size = 1;  // along SPLIT_DIMENSION, like the others
@@ -85,7 +86,7 @@ void main() {
         values[i] = load_unit(source + min(place + i * distance, size - 1) * source_stride);
     [[unroll]] for (uint i = 0; i < UNITS; ++i) {
         uint coordinate = place + i * distance;
-        if (coordinate < size) {
+        if (has_units && coordinate < size) {
             if (ELEMENT_SIZE == 8)
                 output_pairs[unit + coordinate * output_stride] = values[i];
             else

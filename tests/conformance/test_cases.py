@@ -266,6 +266,7 @@ def test_each_group_belongs_to_a_rule() -> None:
         "slice1:short_rows",
         "one_hot:rows",
         "one_hot:rows_of_blocks",
+        "one_hot:rows_of_bytes",
         "one_hot:whole_rows",
         "diagonal_matrix1:small_matrices",
         "slice1:transpose_whole_blocks",

@@ -286,7 +286,7 @@ MUTANTS = (
     Mutant(
         "units past the end of a dimension",
         "slice1/elements.comp",
-        (("        if (coordinate < size) {", "        {"),),
+        (("        if (has_units && coordinate < size) {", "        {"),),
         ("slice1:layout:output=rows;*", "slice1:window"),
         "elements",
     ),
@@ -308,13 +308,19 @@ MUTANTS = (
         "the indices of the first block for all blocks of a workgroup",
         "one_hot/chunks.comp",
         (("uint index = blocks[word / DISTANCE_WORDS].x;", "uint index = blocks[0].x;"),),
-        ("one_hot:rows_of_blocks",),
+        ("one_hot:rows_of_bytes",),
     ),
     Mutant(
         "the chunk of the first block for all blocks of a workgroup",
         "one_hot/chunks.comp",
         (("blocks[word / DISTANCE_WORDS].y);", "blocks[0].y);"),),
-        ("one_hot:rows_of_blocks",),
+        ("one_hot:rows_of_bytes",),
+    ),
+    Mutant(
+        "each part of a block's chunk as if it were the first",
+        "one_hot/chunks.comp",
+        (("distances -= repeat_element(first, 0);", ""),),
+        ("one_hot:rows_of_bytes",),
     ),
     Mutant(
         "a block's first indices for all of its elements",

@@ -309,22 +309,24 @@ def one_hot(data_type: DataType, count: int, depth: int, axis: int) -> OneHotDes
 
 
 @pytest.mark.parametrize(
-    ("data_type", "mebibytes", "chunk", "shares"),
+    ("data_type", "mebibytes", "chunk", "parts"),
     [
         (DataType.UINT8, 256, 64, 1),
-        (DataType.UINT8, 16, 32, 0),  # 64 workgroups of 64 coordinates would leave half of the processors without one
-        (DataType.UINT8, 1, 8, 0),
+        (DataType.UINT8, 64, 64, 4),
+        (DataType.UINT8, 16, 64, 4),
+        (DataType.UINT8, 4, 32, 4),  # 64 workgroups of 64 coordinates would leave half of the processors without one
+        (DataType.UINT8, 1, 8, 4),
         (DataType.FLOAT16, 256, 64, 0),
     ],
 )
 def test_chunks_of_one_hots_give_most_processors_a_workgroup(
-    data_type: DataType, mebibytes: int, chunk: int, shares: int
+    data_type: DataType, mebibytes: int, chunk: int, parts: int
 ) -> None:
     desc = one_hot(data_type, (mebibytes << 20) // (256 * data_type.size_in_bytes), 256, 0)
     for dispatch in plan(desc, profiles.load("nvidia-h200")).dispatches:
         names = kernel_interface(dispatch.kernel).specialization_constants
         constants = dict(zip(names, dispatch.specialization, strict=True))
-        assert (constants["AXIS_CHUNK"], constants["SHARES_INDICES"]) == (chunk, shares)
+        assert (constants["AXIS_CHUNK"], constants["PARTS"]) == (chunk, parts)
 
 
 def test_one_hots_of_a_cpu_have_whole_chunks() -> None:
@@ -332,7 +334,7 @@ def test_one_hots_of_a_cpu_have_whole_chunks() -> None:
     constants = dict(
         zip(kernel_interface(dispatch.kernel).specialization_constants, dispatch.specialization, strict=True)
     )
-    assert (constants["AXIS_CHUNK"], constants["SHARES_INDICES"]) == (64, 0)
+    assert (constants["AXIS_CHUNK"], constants["PARTS"]) == (64, 0)
 
 
 @pytest.mark.parametrize(

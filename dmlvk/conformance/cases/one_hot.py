@@ -26,6 +26,7 @@ from dmlvk.conformance.cases.layouts import (
 )
 from dmlvk.conformance.cases.values import SPECIAL_BITS, chosen_array, random_array
 from dmlvk.data_type import DataType
+from dmlvk.device_profile import DeviceType
 from dmlvk.operators import OneHotDesc
 from dmlvk.operators.one_hot import INDEX_DATA_TYPES
 from dmlvk.planning import KERNEL_PATHS
@@ -216,6 +217,17 @@ def rows(numbers: np.random.Generator, p: Parameters) -> Workload:
 def rows_of_blocks(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Outputs whose rows run along the indices in whole blocks, enough of them for each processor."""
     return workload(numbers, describe(p.index, p.type, (3, p.depth, p.row), 1), p, limits=SMALL_WORKGROUPS)
+
+
+@GROUPS.of(
+    type=(DataType.INT8,),
+    index=(DataType.INT64, DataType.UINT64),
+    device={**GPU, "integrated": DeviceType.INTEGRATED_GPU},
+    default="all",
+)
+def rows_of_bytes(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """Bytes by 64-bit indices, with more processors than workgroups on the first device, and fewer on the second."""
+    return workload(numbers, describe(p.index, p.type, (3, 150, 1040), 1), p, limits=SMALL_WORKGROUPS)
 
 
 @GROUPS.of(
