@@ -15,9 +15,9 @@ from dmlvk.benchmark import records as records_of
 from dmlvk.benchmark.choice import Choice
 from dmlvk.benchmark.peers import PEERS
 from dmlvk.benchmark.records import Record
-from dmlvk.dask.cluster import ClusterWorker, DeviceAndDriver, has_ended, prepared
+from dmlvk.dask.cluster import DeviceAndDriver, has_ended, resources_of, workers_by_device
 from dmlvk.dask.errors import ClusterError
-from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_task
+from dmlvk.dask.holding import held_by_task
 
 CPU = dmlvk.DeviceType.CPU.name
 
@@ -48,14 +48,7 @@ def run(
     Raises ClusterError: no device of the cluster has the name, or one could not be measured. `keep` has got the records
         of the others.
     """
-    kinds: dict[DeviceAndDriver, list[ClusterWorker]] = {}
-    workers = prepared(client)
-    for worker in workers:
-        if selector is None or selector.casefold() in worker.device.casefold():
-            kinds.setdefault(worker.kind, []).append(worker)
-    if not kinds:
-        names = ", ".join(dict.fromkeys(worker.device for worker in workers))
-        raise ClusterError(f"no device of the cluster has {selector!r} in its name; there are {names}")
+    kinds = workers_by_device(client, selector)
     gpus = {kind: len(members) for kind, members in kinds.items() if members[0].type != CPU}
     turns = [gpus, *({kind: 1} for kind in kinds if kind not in gpus)]
     records: list[Record] = []
@@ -77,9 +70,8 @@ def _measured(
     found: dict[DeviceAndDriver, dict[int, Record]] = {kind: {} for kind in counts}
     try:
         for kind, count in counts.items():
-            resources = {NAME: 1, device_resource(kind[0]): 1, driver_resource(kind[1]): 1}
             for part in range(count):
-                future = client.submit(run_part, choice, part, count, pure=False, resources=resources)
+                future = client.submit(run_part, choice, part, count, pure=False, resources=resources_of(kind))
                 futures[future] = kind, part
         with client.as_current():
             ended = as_completed(list(futures))

@@ -17,12 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk._common import files
-from dmlvk._common.bits import as_bits
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.outputs import file_system_name
+from dmlvk.conformance.outputs import file_system_name, require_own
 from dmlvk.conformance.running.placement import Placement, placed_tensors
 from dmlvk.dxdispatch.descriptors import camel_case, write_descriptor
-from dmlvk.runtime.elements import element_view
 from dmlvk.tensor_desc import TensorFlags
 
 MODEL = "model.json"
@@ -77,10 +75,7 @@ def export_model(case: Case, parent: Path) -> Path:
         dispatchable["bindings"] = sources[True]
     output = placements[OUTPUT]
     point = camel_case(OUTPUT)
-    expected = output.content.copy()
-    tensor_memory = expected[output.start : output.start + output.desc.total_size_in_bytes]
-    as_bits(element_view(output.desc, tensor_memory))[...] = as_bits(workload.result())
-    item = output.desc.data_type.size_in_bytes
+    expected = output.content_with(workload.result())
     model = {
         RECORD: {
             "case": case.name,
@@ -88,10 +83,7 @@ def export_model(case: Case, parent: Path) -> Path:
             "output": {
                 "actual": f"{point}.actual.npy",
                 "expected": f"{point}.expected.npy",
-                "type": output.desc.data_type.name.lower(),
-                "start": output.start,
-                "sizes": list(output.desc.sizes),
-                "strides": [stride * item for stride in output.desc.element_strides],
+                **output.layout,
                 "is_defined": workload.is_defined,
             },
         },
@@ -103,7 +95,7 @@ def export_model(case: Case, parent: Path) -> Path:
         ],
     }
     folder = parent / file_system_name(case.name)
-    _require_own(folder)
+    require_own(folder, MODEL, {RECORD}, "an exported model")
     folder.mkdir(parents=True, exist_ok=True)
     # Written first, because this file marks the folder as an export.
     files.write_text(folder / MODEL, json.dumps(model, indent=1))
@@ -119,15 +111,3 @@ def export_model(case: Case, parent: Path) -> Path:
 def _elements(placement: Placement, content: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
     """A buffer as elements of the tensor's type. Its size and the tensor's start are multiples of 16 bytes."""
     return content.view(placement.desc.data_type.numpy_dtype)
-
-
-def _require_own(folder: Path) -> None:
-    """Raise an error unless a folder is new, empty, or an exported model: no other files are overwritten."""
-    if not folder.is_dir() or not any(folder.iterdir()):
-        return
-    try:
-        model = files.read_json(folder / MODEL)
-    except OSError:
-        model = None
-    if not isinstance(model, dict) or RECORD not in model:
-        raise files.FileError(f"{folder} is left as it is: it holds something other than an exported model")

@@ -20,15 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dmlvk._common import files
-from dmlvk._common.bits import as_bits
 from dmlvk.conformance.case import Case
-from dmlvk.conformance.outputs import folder_name
+from dmlvk.conformance.outputs import folder_name, require_own
 from dmlvk.conformance.profiles import workload_profile
 from dmlvk.conformance.results import Environment, Result
 from dmlvk.conformance.running.placement import Placement, placed_tensors
 from dmlvk.device_profile import DeviceProfile
 from dmlvk.planning import CLEAN, PERSISTENT, SCRATCH, Dispatch, Plan, plan
-from dmlvk.runtime.elements import element_view
 from dmlvk.runtime.kernel_modules import spirv
 
 CASE = "case.json"
@@ -48,7 +46,7 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
     placements = placed_tensors(case.name, workload, profile)
     made = plan(workload.desc, profile, path=case.path, offsets=crossing_offsets(placements, profile))
     folder = parent / folder_name(result)
-    _require_own(folder)
+    require_own(folder, CASE, {"result", "environment", "stages"}, "an exported case")
     folder.mkdir(parents=True, exist_ok=True)
     output = placements["output_tensor"]
     record = {
@@ -59,7 +57,7 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
         "features": sorted(profile.features & set(environment.features)),
         "segment_size": profile.segment_size,
         "memory": _memory_sizes(made, placements),
-        "output": {**_output_layout(output), "is_defined": workload.is_defined},
+        "output": {**output.layout, "is_defined": workload.is_defined},
         "initialization": _stages(made.initialization, placements, profile),
         "stages": _stages(made.stages, placements, profile),
         "plan": json.loads(json.dumps(asdict(made), default=str)),
@@ -76,28 +74,13 @@ def export_case(case: Case, result: Result, environment: Environment, parent: Pa
             _write_array(folder / f"{field}.npy", np.asarray(workload.inputs[field]))
     expected = workload.result()
     _write_array(folder / "output_tensor.expected.npy", expected)
-    wanted = output.content.copy()
-    tensor_memory = wanted[output.start : output.start + output.desc.total_size_in_bytes]
-    as_bits(element_view(output.desc, tensor_memory))[...] = as_bits(expected)
-    files.write_bytes(folder / "output_tensor.expected.bin", wanted.data)
+    files.write_bytes(folder / "output_tensor.expected.bin", output.content_with(expected).data)
     files.write_bytes(folder / "replay.py", files.packaged_bytes("dmlvk.conformance", "replay.py"))
     return folder
 
 
 def _write_array(path: Path, array: npt.NDArray[Any]) -> None:
     files.write_bytes(path, files.npy_bytes(array))
-
-
-def _require_own(folder: Path) -> None:
-    """Raise an error unless a folder is new, empty, or an exported case: no other files are overwritten."""
-    if not folder.is_dir() or not any(folder.iterdir()):
-        return
-    try:
-        record = files.read_json(folder / CASE)
-    except OSError:
-        record = None
-    if not isinstance(record, dict) or not {"result", "environment", "stages"} <= record.keys():
-        raise files.FileError(f"{folder} is left as it is: it holds something other than an exported case")
 
 
 def crossing_offsets(placements: Mapping[str, Placement], profile: DeviceProfile) -> dict[str, int]:
@@ -118,16 +101,6 @@ def _memory_sizes(made: Plan, placements: Mapping[str, Placement]) -> dict[str, 
         if size:
             sizes[name] = size
     return sizes
-
-
-def _output_layout(output: Placement) -> dict[str, Any]:
-    size = output.desc.data_type.size_in_bytes
-    return {
-        "type": output.desc.data_type.name.lower(),
-        "start": output.start,
-        "sizes": list(output.desc.sizes),
-        "strides": [stride * size for stride in output.desc.element_strides],
-    }
 
 
 def _stages(

@@ -6,6 +6,7 @@ import hashlib
 import io
 import re
 import tempfile
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,22 @@ def kept_output(folder: Path, result: Result) -> npt.NDArray[Any] | None:
         return files.read_npy(folder / f"{folder_name(result)}.npy")
     except OSError:
         return None
+
+
+def require_own(folder: Path, name: str, members: Set[str], what: str) -> None:
+    """Raise an error unless a folder is new, empty, or an earlier export: no other files are overwritten.
+
+    name, members: the JSON file of an export, and the members by which it is known.
+    what: an export, in words.
+    """
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    try:
+        record = files.read_json(folder / name)
+    except OSError:
+        record = None
+    if not isinstance(record, dict) or not members <= record.keys():
+        raise files.FileError(f"{folder} is left as it is: it holds something other than {what}")
 
 
 # Longer names make trouble in folders within folders on Windows.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -217,6 +218,11 @@ def _members(cls: Any, record: Any) -> dict[str, Any]:
     """The members of a record that a dataclass has, each converted to its type."""
     kinds = {entry.name: str(entry.type) for entry in fields(cls)}
     return {name: _READERS[kinds[name]](value) for name, value in only(dict)(record).items() if name in kinds}
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """A version's numbers, which are in the order of the versions: (22, 3, 6)."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 @dataclass

@@ -30,7 +30,7 @@ from dmlvk._common import files
 from dmlvk.conformance.case import Case
 from dmlvk.conformance.errors import ConformanceError
 from dmlvk.conformance.names import matches
-from dmlvk.conformance.results import PASSED, Environment, Result, Status
+from dmlvk.conformance.results import PASSED, Environment, Result, Status, version_numbers
 
 # How often a flaky case that failed is run again.
 FURTHER_RUNS = 3
@@ -71,7 +71,7 @@ class Waiver:
         """Whether the waiver is about this driver and this version of it."""
         if self.driver.casefold() not in environment.driver.casefold():
             return False
-        mine = _numbers(environment.driver_version)
+        mine = version_numbers(environment.driver_version)
         for sign, wanted in _comparisons(self.versions):
             length = max(len(mine), len(wanted))
             padded = [numbers + (0,) * (length - len(numbers)) for numbers in (mine, wanted)]
@@ -103,17 +103,13 @@ def _no_workload() -> Any:
     raise AssertionError("a case made of a name only is not run")
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version))
-
-
 def _comparisons(versions: str) -> list[tuple[str, tuple[int, ...]]]:
     found = []
     for part in filter(None, (part.strip() for part in versions.split(","))):
         parsed = re.fullmatch(r"(<=|>=|==|<|>)\s*(\d+(?:\.\d+)*)", part)
         if parsed is None:
             raise ValueError(f'{part!r} is no comparison; it must be one such as ">=22.3"')
-        found.append((parsed[1], _numbers(parsed[2])))
+        found.append((parsed[1], version_numbers(parsed[2])))
     return found
 
 

@@ -12,7 +12,7 @@ from distributed import Client, Future, Worker, WorkerPlugin
 
 from dmlvk.dask.claims import ALL, BEST
 from dmlvk.dask.errors import ClusterError, ClusterWarning
-from dmlvk.dask.holding import NAME, identity, place_resource
+from dmlvk.dask.holding import NAME, device_resource, driver_resource, identity, place_resource
 from dmlvk.errors import shown
 from dmlvk.runtime.device_info import DeviceInfo
 
@@ -167,7 +167,7 @@ def prepare(client: Client, devices: str | Sequence[int | str | DeviceInfo] | No
     return workers
 
 
-def prepared(client: Client, devices: str | Sequence[int | str] | None = None) -> list[ClusterWorker]:
+def prepared(client: Client) -> list[ClusterWorker]:
     """As `prepare`; waits for a first worker with a device, and returns only workers that have one.
 
     Raises ClusterError: no worker has a device, with each worker's reason; or there is no worker.
@@ -176,7 +176,7 @@ def prepared(client: Client, devices: str | Sequence[int | str] | None = None) -
     while True:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            workers = prepare(client, devices)
+            workers = prepare(client)
         able = [worker for worker in workers if worker.device]
         if able or (workers and not any(_is_spare(worker) for worker in workers)) or time.monotonic() > end:
             break
@@ -192,6 +192,29 @@ def prepared(client: Client, devices: str | Sequence[int | str] | None = None) -
         )
     reasons = "; ".join(f"{worker.address}: {worker.reason}" for worker in workers)
     raise ClusterError(f"no worker of the cluster at {_address(client)} has a device: {reasons}")
+
+
+def workers_by_device(client: Client, selector: str | None) -> dict[DeviceAndDriver, list[ClusterWorker]]:
+    """The workers of each distinct device of a cluster.
+
+    selector: part of the devices' names; None for all.
+    Raises ClusterError: no worker has a device, or none has one of that name.
+    """
+    found: dict[DeviceAndDriver, list[ClusterWorker]] = {}
+    workers = prepared(client)
+    for worker in workers:
+        if selector is None or selector.casefold() in worker.device.casefold():
+            found.setdefault(worker.kind, []).append(worker)
+    if not found:
+        names = ", ".join(dict.fromkeys(worker.device for worker in workers))
+        raise ClusterError(f"no device of the cluster has {selector!r} in its name; there are {names}")
+    return found
+
+
+def resources_of(kind: DeviceAndDriver) -> dict[str, int]:
+    """What a task asks for that one worker with such a device runs alone."""
+    device, driver = kind
+    return {NAME: 1, device_resource(device): 1, driver_resource(driver): 1}
 
 
 def has_ended(future: Future) -> bool:

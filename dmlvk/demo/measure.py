@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import dmlvk
+from dmlvk._common.bits import equal_bits
 from dmlvk.demo.panels import Panel
 
 # The median of this many runs. On a slow device fewer runs are enough, because each is measured well.
@@ -82,18 +83,14 @@ def measure(device: dmlvk.Device, panel: Panel) -> PanelResult:
         if times is not None:
             device_times.append(sum(times))
     device.timestamps = False
+    is_alike = (result.dtype, result.shape) == (expected.dtype, expected.shape)
     return PanelResult(
         panel=panel,
         operator=panel.desc.operator_name,
         kernels=tuple(kernels),
         result=result,
-        correct=_same_bits(result, expected),
+        correct=is_alike and equal_bits(result, expected),
         seconds=statistics.median(device_times or host_times),
         timed_by="GPU" if device_times else "host",
         bytes_moved=sum(dispatch.bytes_moved for dispatch in compiled.plan.dispatches),
     )
-
-
-def _same_bits(result: np.ndarray, expected: np.ndarray) -> bool:
-    """Whether type, sizes and every bit are equal. `==` would not compare the bits of NaNs and -0.0."""
-    return (result.dtype, result.shape) == (expected.dtype, expected.shape) and result.tobytes() == expected.tobytes()

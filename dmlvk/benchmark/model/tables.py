@@ -76,7 +76,7 @@ def sections(record: Record, *, dispatches: bool = False) -> Iterator[Section]:
         [_parts(row) for row in record["batches"]],
     )
     for row in record["batches"]:
-        steps = _each(row) if dispatches else _together(row)
+        steps = [{**step, "steps": 1} for step in row["steps"]] if dispatches else _together(row)
         yield Section(f"the steps{_of_batch(row)}", STEP_HEADS, [_step(step) for step in steps])
         if dispatches and "dispatches" in row:
             yield Section(f"the dispatches{_of_batch(row)}", DISPATCH_HEADS, _dispatches(row["dispatches"]))
@@ -197,10 +197,6 @@ def _dispatches(rows: list[Record]) -> list[tuple[str, ...]]:
     keys = ("seconds", "alone_seconds")
     whole = {"operator": "all", "path": "", **{key: sum(each[key] for each in rows) for key in keys}}
     return [(each["operator"], each["path"], *(f"{each[key] * 1e6:,.1f}" for key in keys)) for each in [*rows, whole]]
-
-
-def _each(row: Record) -> list[Record]:
-    return [{**step, "steps": 1} for step in row["steps"]]
 
 
 def _together(row: Record) -> list[Record]:

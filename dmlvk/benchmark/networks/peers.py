@@ -12,10 +12,11 @@ import numpy as np
 from dmlvk.benchmark.cases.quantized_linear_convolution import Layer
 from dmlvk.benchmark.networks.timing import SHORT_WARM_UP_SECONDS, ChainTimes, repeats
 from dmlvk.benchmark.networks.work import constants_of, desc_of, work_of
-from dmlvk.benchmark.peers import ncnn as ncnn_peer
+from dmlvk.benchmark.peers.cudnn import OnCuDNN
+from dmlvk.benchmark.peers.ncnn import NCNN
 from dmlvk.benchmark.peers.onnx_runtime import IR_VERSION, NODES, OPSET, OnONNXRuntime, session_of
 from dmlvk.benchmark.peers.peer import Peer, UnsupportedError
-from dmlvk.benchmark.peers.torch import cuda_absence, time_on_cuda
+from dmlvk.benchmark.peers.torch import time_on_cuda
 from dmlvk.benchmark.timing import WARM_UP_SECONDS, Times, time_on_host
 from dmlvk.conformance.case import Workload
 
@@ -36,7 +37,7 @@ class NetworkPeer(Peer):
         """Times of all layers in their order. Raises as `measure_layer` does."""
 
 
-class CuDNNGraph(NetworkPeer):
+class CuDNNGraph(OnCuDNN, NetworkPeer):
     """cuDNN's float16 convolutions through torch, in a CUDA graph of one stream: each waits for the one before.
 
     Like `dmlvk.benchmark.peers.cudnn` it adds no bias, and its output is float16. In a chain each layer reads what the
@@ -44,15 +45,6 @@ class CuDNNGraph(NetworkPeer):
     """
 
     name = "cudnn-fp16-graph"
-    runs_on = "CUDA"
-
-    def absence(self) -> str | None:
-        return cuda_absence()
-
-    def version(self) -> str:
-        import torch
-
-        return f"{torch.backends.cudnn.version()}, torch {torch.__version__}"
 
     def measure_layer(self, layer: Layer, batch: int, layout: str, rounds: int) -> ChainTimes:
         import torch
@@ -213,26 +205,14 @@ def _model(layers: Sequence[Layer], batch: int) -> tuple[bytes, Mapping[str, Any
     return model.SerializeToString(), feeds
 
 
-class NCNNRow(NetworkPeer):
+class NCNNRow(NCNN, NetworkPeer):
     """ncnn's Vulkan layers, one image after the other: see `dmlvk.benchmark.peers.ncnn`, which says what it can do."""
-
-    name = "ncnn"
-    runs_on = "Vulkan"
-
-    def __init__(self) -> None:
-        self._peer = ncnn_peer.NCNN()
-
-    def absence(self) -> str | None:
-        return self._peer.absence()
-
-    def version(self) -> str:
-        return self._peer.version()
 
     def measure_layer(self, layer: Layer, batch: int, layout: str, rounds: int) -> ChainTimes:
         desc, work = desc_of(layer, batch, "nchw"), work_of(layer)
         workload = Workload(desc, {**work.constants, "input_tensor": work.batch(work.images, batch)})
         # Differences of times on the wall: what is left is the convolutions' own.
-        return ChainTimes(None, self._peer.measure(workload, work.expected, rounds).times)
+        return ChainTimes(None, self.measure(workload, work.expected, rounds).times)
 
     def measure_chain(self, layers: Sequence[Layer], batch: int, layout: str, rounds: int) -> ChainTimes:
         raise UnsupportedError("ncnn's Python interface moves data between host and device in each call")

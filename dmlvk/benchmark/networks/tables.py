@@ -208,7 +208,7 @@ def _chains(axes: Any, record: Record, batch: int) -> None:
         axes.barh(height, seconds * 1e6, 0.6, color=colour)
         axes.annotate(f" {seconds * 1e6:,.0f}", (seconds * 1e6, height), va="center", fontsize=drawing.LETTERS - 1)
         if run:
-            floor = run["chain"]["dispatches"] * _floor(record) * 1e6
+            floor = run["chain"]["dispatches"] * _median(record["floor"]) * 1e6
             axes.plot([floor] * 2, [height - 0.4, height + 0.4], color=FLOOR, lw=2)
             axes.plot(run["chain"]["predicted_seconds"] * 1e6, height, "|", color=PREDICTED, ms=14, mew=2)
     drawing.label_rows(axes, labels)
@@ -231,18 +231,13 @@ def _layers(axes: Any, record: Record, batch: int, names: list[str]) -> None:
             if seconds is not None:
                 axes.plot(seconds * 1e6, height, ms=8, zorder=4, **OURS[layout].style())
                 axes.plot(row["predicted_seconds"] * 1e6, height, "|", color=PREDICTED, ms=9, zorder=2)
-    axes.axvline(_floor(record) * 1e6, color=FLOOR, lw=2, zorder=1)
+    axes.axvline(_median(record["floor"]) * 1e6, color=FLOOR, lw=2, zorder=1)
     counts = {row["name"]: row["count"] for run in record["runs"] for row in run["layers"]}
     labels = [f"{name.replace('_', ' ')}  x {counts[name]}" for name in names]
     drawing.label_rows(axes, labels, are_points=True)
     drawing.use_logarithms(axes)
     axes.set_xlabel("us; further left is faster")
     axes.set_title(f"batch {batch}: each layer", fontsize=drawing.LETTERS)
-
-
-def _floor(record: Record) -> float:
-    floor = record["floor"]
-    return float((floor["device"] or floor["wall"])["median"])
 
 
 def _handles(record: Record) -> list[Any]:

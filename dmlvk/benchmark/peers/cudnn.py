@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk.benchmark.peers.peer import OTHER_ARITHMETIC, OperatorPeer, Trial, UnsupportedError
+from dmlvk.benchmark.peers.peer import OTHER_ARITHMETIC, OperatorPeer, Peer, Trial, UnsupportedError
 from dmlvk.benchmark.peers.torch import cuda_absence, rotation_of, time_on_cuda
 from dmlvk.conformance.case import Workload
 from dmlvk.operators import QuantizedLinearConvolutionDesc
@@ -21,15 +21,10 @@ from dmlvk.operators import QuantizedLinearConvolutionDesc
 PrepareConvolution = Callable[[QuantizedLinearConvolutionDesc, int], Callable[[int], Any]]
 
 
-class CuDNN(OperatorPeer):
-    """One way to convolve with cuDNN."""
+class OnCuDNN(Peer):
+    """cuDNN through torch: a peer of operators and of networks."""
 
     runs_on: ClassVar[str] = "CUDA"
-    operators = (QuantizedLinearConvolutionDesc,)
-
-    def __init__(self, name: str, prepare: PrepareConvolution) -> None:
-        self.name = name
-        self._prepare = prepare
 
     def absence(self) -> str | None:
         return cuda_absence()
@@ -38,6 +33,16 @@ class CuDNN(OperatorPeer):
         import torch
 
         return f"{torch.backends.cudnn.version()}, torch {torch.__version__}"
+
+
+class CuDNN(OnCuDNN, OperatorPeer):
+    """One way to convolve with cuDNN."""
+
+    operators = (QuantizedLinearConvolutionDesc,)
+
+    def __init__(self, name: str, prepare: PrepareConvolution) -> None:
+        self.name = name
+        self._prepare = prepare
 
     def measure(self, workload: Workload, expected: npt.NDArray[Any], rounds: int) -> Trial:
         import torch

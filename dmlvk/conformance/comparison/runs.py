@@ -12,7 +12,7 @@ from typing import Any
 
 from dmlvk._common import files
 from dmlvk.conformance.errors import ConformanceError
-from dmlvk.conformance.results import Environment, Result, Run, Status
+from dmlvk.conformance.results import Environment, Result, Run, Status, version_numbers
 from dmlvk.conformance.results_file import MOST_BYTES, read_device_runs
 from dmlvk.runtime.device_info import TYPE_NAMES, VENDORS
 
@@ -193,18 +193,13 @@ def _order(groups: list[list[_Source]]) -> Callable[[list[_Source]], tuple[objec
         environment = group[0].environment
         return (
             devices.index(device_key(environment)),
-            numbers(environment.driver_version),
-            numbers(environment.package),
+            version_numbers(environment.driver_version),
+            version_numbers(environment.package),
             moment(environment.date),
             places[id(group)],
         )
 
     return key
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """A version's numbers, which are in the order of the versions: (22, 3, 6)."""
-    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def moment(date: str) -> float:

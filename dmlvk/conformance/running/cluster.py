@@ -15,9 +15,9 @@ from dmlvk.conformance.running.execution import Devices
 from dmlvk.conformance.running.runner import Item, Runner
 from dmlvk.conformance.running.worker import WorkerConfiguration, environment
 from dmlvk.dask import cluster
-from dmlvk.dask.cluster import ClusterWorker, DeviceAndDriver, places, prepared
+from dmlvk.dask.cluster import DeviceAndDriver, places, resources_of, workers_by_device
 from dmlvk.dask.errors import ClusterError
-from dmlvk.dask.holding import NAME, device_resource, driver_resource, held_by_task, place_resource
+from dmlvk.dask.holding import held_by_task, place_resource
 
 # The number of cases of a task: enough to outweigh the start of its process, few enough to lose little with a worker.
 FEWEST, MOST = 25, 200
@@ -79,15 +79,7 @@ class ClusterRunner:
     def __init__(self, client: Client, options: ClusterOptions) -> None:
         self._client = client
         self._options = options
-        self._workers: dict[DeviceAndDriver, list[ClusterWorker]] = {}
-        wanted = options.configuration.device
-        workers = prepared(client)
-        for worker in workers:
-            if wanted is None or wanted.casefold() in worker.device.casefold():
-                self._workers.setdefault(worker.kind, []).append(worker)
-        if not self._workers:
-            names = ", ".join(dict.fromkeys(worker.device for worker in workers))
-            raise ClusterError(f"no device of the cluster has {wanted!r} in its name; there are {names}")
+        self._workers = workers_by_device(client, options.configuration.device)
         self.kinds = list(self._workers)
 
     def environments(self) -> dict[DeviceAndDriver, Environment]:
@@ -121,9 +113,7 @@ class ClusterRunner:
         return [items[first : first + size] for first in range(0, len(items), size)]
 
     def _submit(self, kind: DeviceAndDriver, task: Callable[..., Any], *arguments: Any) -> Future:
-        device, driver = kind
-        resources = {NAME: 1, device_resource(device): 1, driver_resource(driver): 1}
-        return self._client.submit(task, *arguments, pure=False, resources=resources)
+        return self._client.submit(task, *arguments, pure=False, resources=resources_of(kind))
 
     def _answers(self, futures: dict[Future, DeviceAndDriver]) -> Iterator[tuple[DeviceAndDriver, Any]]:
         """What the tasks return, as they end. Those of a device without workers are given up."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmlvk._common.bits import equal_bits
+from dmlvk._common.bits import as_bits, equal_bits
 from dmlvk.conformance.case import Workload, generator
 from dmlvk.device_profile import LARGEST_OFFSET_ALIGNMENT, DeviceProfile
 from dmlvk.runtime.elements import element_view, write_elements
@@ -38,6 +38,24 @@ class Placement:
     def memory(self) -> Bytes:
         """The tensor's own part of the content."""
         return self.content[self.start : self.start + self.desc.total_size_in_bytes]
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """What finds the elements in the content without dmlvk: strides in bytes."""
+        size = self.desc.data_type.size_in_bytes
+        return {
+            "type": self.desc.data_type.name.lower(),
+            "start": self.start,
+            "sizes": list(self.desc.sizes),
+            "strides": [stride * size for stride in self.desc.element_strides],
+        }
+
+    def content_with(self, array: npt.NDArray[Any]) -> Bytes:
+        """The content with other elements."""
+        content = self.content.copy()
+        memory = content[self.start : self.start + self.desc.total_size_in_bytes]
+        as_bits(element_view(self.desc, memory))[...] = as_bits(array)
+        return content
 
     def set_elements(self, array: npt.NDArray[Any]) -> None:
         """Put elements into the content.
