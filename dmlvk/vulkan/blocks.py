@@ -14,7 +14,7 @@ from dmlvk.vulkan.external import export_of_buffer, export_of_memory
 from dmlvk.vulkan.free_ranges import FreeRanges
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.heaps import HOST_VISIBLE
-from dmlvk.vulkan.library import VK_SUCCESS, check, vk
+from dmlvk.vulkan.library import VK_SUCCESS, check, structure, vk
 from dmlvk.vulkan.physical_device import MemoryType
 
 # VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
@@ -76,12 +76,10 @@ class MemoryBlock:
         self._buffer = create_buffer(context, self.size, is_exported=is_exported)
         self.buffer = self._buffer.value
         device = context.handle
-        information = ffi.new("VkMemoryAllocateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO
-        information.allocationSize = self.allocated_size = _requirements(context, self.buffer).size
-        information.memoryTypeIndex = self.memory_type.index
+        self.allocated_size = size = _requirements(context, self.buffer).size
         export = export_of_memory() if is_exported else ffi.NULL
-        information.pNext = export
+        index = self.memory_type.index
+        information = structure("MemoryAllocateInfo", pNext=export, allocationSize=size, memoryTypeIndex=index)
         self._memory = memory = context.handles.new("DeviceMemory")
         # VkResult vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo* pAllocateInfo, const
         #     VkAllocationCallbacks* pAllocator, VkDeviceMemory* pMemory)
@@ -135,12 +133,8 @@ class Segment(NamedTuple):
 def create_buffer(context: Context, size: int, *, is_exported: bool = False) -> Handle:
     """A VkBuffer without memory yet, which kernels and copies on all of the device's queues can use."""
     families = context.configuration.families
-    information = vk.ffi.new("VkBufferCreateInfo*")
-    information.sType = vk.VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO
-    information.size = size
-    information.usage = BUFFER_USAGE
     export = export_of_buffer() if is_exported else vk.ffi.NULL
-    information.pNext = export
+    information = structure("BufferCreateInfo", pNext=export, size=size, usage=BUFFER_USAGE)
     indices = vk.ffi.new("uint32_t[]", families)
     if len(families) > 1:
         # No queue family owns the buffer: both families would have to know a transfer of ownership beforehand.

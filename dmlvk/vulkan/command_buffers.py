@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from dmlvk.vulkan.context import Context
-from dmlvk.vulkan.library import check, vk
+from dmlvk.vulkan.library import check, structure, vk
 from dmlvk.vulkan.memory_use import LatestRun, MemoryUse, register
 
 # VkCommandBufferLevel
@@ -40,10 +40,8 @@ class CommandBuffers:
         self._device = context.handle
         self._free: tuple[deque[Any], deque[Any]] = (deque(), deque())
         self._unfinished: deque[Any] = deque()
-        information = vk.ffi.new("VkCommandPoolCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO
-        information.flags = 2  # VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
-        information.queueFamilyIndex = family
+        # VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
+        information = structure("CommandPoolCreateInfo", flags=2, queueFamilyIndex=family)
         self._pool = context.handles.create("CommandPool", information)
 
     def acquire(self, level: int = PRIMARY) -> CommandBuffer:
@@ -54,11 +52,9 @@ class CommandBuffers:
         if free:
             return CommandBuffer(self, free.popleft(), level)
         ffi = vk.ffi
-        information = ffi.new("VkCommandBufferAllocateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO
-        information.commandPool = self._pool.value
-        information.level = level
-        information.commandBufferCount = 1
+        information = structure(
+            "CommandBufferAllocateInfo", commandPool=self._pool.value, level=level, commandBufferCount=1
+        )
         array = ffi.new("VkCommandBuffer[1]")
         # VkResult vkAllocateCommandBuffers(VkDevice device, const VkCommandBufferAllocateInfo* pAllocateInfo,
         #     VkCommandBuffer* pCommandBuffers)

@@ -13,7 +13,7 @@ from dmlvk.vulkan.handles import Handle, Handles, destroy_in
 from dmlvk.vulkan.interrupts.availability import Availability
 from dmlvk.vulkan.interrupts.monitor import Monitor
 from dmlvk.vulkan.interrupts.visits import Visits
-from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, failure, vk
+from dmlvk.vulkan.library import VK_ERROR_DEVICE_LOST, VK_SUCCESS, failure, structure, vk
 from dmlvk.vulkan.physical_device import PhysicalDevice
 
 
@@ -73,20 +73,21 @@ class Context:
         version = self.physical.profile.api_version
         chain = chain_of(feature_structures(version, frozenset(configuration.extensions)))
         basic = ffi.new("VkPhysicalDeviceFeatures*")
-        for structure in (basic, *chain):
-            for name, _ in ffi.typeof(structure).item.fields:
+        for features in (basic, *chain):
+            for name, _ in ffi.typeof(features).item.fields:
                 if name in configuration.features:
-                    setattr(structure, name, 1)
+                    setattr(features, name, 1)
         names = [ffi.new("char[]", name.encode()) for name in configuration.extensions]
         name_array = ffi.new("char*[]", names)
-        information = ffi.new("VkDeviceCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO
-        information.pNext = chain[0]
-        information.pEnabledFeatures = basic
-        information.queueCreateInfoCount = len(queues)
-        information.pQueueCreateInfos = queues
-        information.enabledExtensionCount = len(names)
-        information.ppEnabledExtensionNames = name_array
+        information = structure(
+            "DeviceCreateInfo",
+            pNext=chain[0],
+            pEnabledFeatures=basic,
+            queueCreateInfoCount=len(queues),
+            pQueueCreateInfos=queues,
+            enabledExtensionCount=len(names),
+            ppEnabledExtensionNames=name_array,
+        )
         # VkResult vkCreateDevice(VkPhysicalDevice physicalDevice, const VkDeviceCreateInfo* pCreateInfo, const
         #     VkAllocationCallbacks* pAllocator, VkDevice* pDevice)
         result = vk.vkCreateDevice(self.physical.handle, information, ffi.NULL, self._array)

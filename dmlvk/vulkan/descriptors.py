@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.interrupts.monitor import Monitor
-from dmlvk.vulkan.library import check, vk
+from dmlvk.vulkan.library import check, structure, vk
 
 # The storage buffers of the kernel with the most: quantized_linear_convolution_add/matrix, for one.
 LARGEST_BUFFER_COUNT = 13
@@ -68,10 +68,7 @@ class DescriptorSets:
             binding.descriptorType = STORAGE_BUFFER
             binding.descriptorCount = 1
             binding.stageFlags = COMPUTE_SHADER_STAGE
-        information = ffi.new("VkDescriptorSetLayoutCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO
-        information.bindingCount = self._count
-        information.pBindings = bindings
+        information = structure("DescriptorSetLayoutCreateInfo", bindingCount=self._count, pBindings=bindings)
         return self._handles.create("DescriptorSetLayout", information).value
 
     def take(self, ranges: list[BufferRange]) -> DescriptorSet:
@@ -103,18 +100,12 @@ class DescriptorSets:
         sets = self._pool_sizes.get(count, FIRST_POOL_SETS)
         self._pool_sizes[count] = min(2 * sets, LARGEST_POOL_SETS)
         size = ffi.new("VkDescriptorPoolSize*", (STORAGE_BUFFER, sets * self._count))
-        information = ffi.new("VkDescriptorPoolCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO
-        information.maxSets = sets
-        information.poolSizeCount = 1
-        information.pPoolSizes = size
+        information = structure("DescriptorPoolCreateInfo", maxSets=sets, poolSizeCount=1, pPoolSizes=size)
         pool = self._handles.create("DescriptorPool", information)
         layouts = ffi.new("VkDescriptorSetLayout[]", [self.layout] * sets)
-        allocation = ffi.new("VkDescriptorSetAllocateInfo*")
-        allocation.sType = vk.VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO
-        allocation.descriptorPool = pool.value
-        allocation.descriptorSetCount = sets
-        allocation.pSetLayouts = layouts
+        allocation = structure(
+            "DescriptorSetAllocateInfo", descriptorPool=pool.value, descriptorSetCount=sets, pSetLayouts=layouts
+        )
         array = ffi.new("VkDescriptorSet[]", sets)
         # VkResult vkAllocateDescriptorSets(VkDevice device, const VkDescriptorSetAllocateInfo* pAllocateInfo,
         #     VkDescriptorSet* pDescriptorSets)

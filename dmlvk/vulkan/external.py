@@ -7,7 +7,7 @@ from typing import Any
 
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.handles import Handle
-from dmlvk.vulkan.library import check, vk
+from dmlvk.vulkan.library import check, structure, vk
 
 ON_WINDOWS = sys.platform == "win32"
 # VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_BIT or ..._OPAQUE_FD_BIT; semaphores' handle types have the same numbers.
@@ -16,33 +16,21 @@ OPAQUE = 2 if ON_WINDOWS else 1
 
 def export_of_memory() -> Any:
     """The VkExportMemoryAllocateInfo with which memory can be exported."""
-    information = vk.ffi.new("VkExportMemoryAllocateInfo*")
-    information.sType = vk.VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO
-    information.handleTypes = OPAQUE
+    information = structure("ExportMemoryAllocateInfo", handleTypes=OPAQUE)
     return information
 
 
 def export_of_buffer() -> Any:
     """The VkExternalMemoryBufferCreateInfo of a buffer whose memory can be exported."""
-    information = vk.ffi.new("VkExternalMemoryBufferCreateInfo*")
-    information.sType = vk.VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO
-    information.handleTypes = OPAQUE
+    information = structure("ExternalMemoryBufferCreateInfo", handleTypes=OPAQUE)
     return information
 
 
 def timeline_for_export(context: Context) -> Handle:
     """A timeline semaphore that another API can import."""
-    ffi = vk.ffi
-    export = ffi.new("VkExportSemaphoreCreateInfo*")
-    export.sType = vk.VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO
-    export.handleTypes = OPAQUE
-    kind = ffi.new("VkSemaphoreTypeCreateInfo*")
-    kind.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO
-    kind.semaphoreType = vk.VK_SEMAPHORE_TYPE_TIMELINE
-    kind.pNext = export
-    information = ffi.new("VkSemaphoreCreateInfo*")
-    information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO
-    information.pNext = kind
+    export = structure("ExportSemaphoreCreateInfo", handleTypes=OPAQUE)
+    kind = structure("SemaphoreTypeCreateInfo", semaphoreType=vk.VK_SEMAPHORE_TYPE_TIMELINE, pNext=export)
+    information = structure("SemaphoreCreateInfo", pNext=kind)
     return context.handles.create("Semaphore", information)
 
 

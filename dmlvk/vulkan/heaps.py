@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dmlvk.device_profile import DeviceType
 from dmlvk.errors import OutOfMemoryError, shown
 from dmlvk.vulkan.context import Context
-from dmlvk.vulkan.library import vk
+from dmlvk.vulkan.library import structure, vk
 from dmlvk.vulkan.physical_device import MemoryHeap, MemoryType
 
 # VkMemoryPropertyFlagBits
@@ -111,11 +111,8 @@ class Heaps:
         """(budget, usage) of a heap in bytes as the driver estimates them, or None without VK_EXT_memory_budget."""
         if "VK_EXT_memory_budget" not in self._context.configuration.extensions:
             return None
-        budget = vk.ffi.new("VkPhysicalDeviceMemoryBudgetPropertiesEXT*")
-        budget.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT
-        properties = vk.ffi.new("VkPhysicalDeviceMemoryProperties2*")
-        properties.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2
-        properties.pNext = budget
+        budget = structure("PhysicalDeviceMemoryBudgetPropertiesEXT")
+        properties = structure("PhysicalDeviceMemoryProperties2", pNext=budget)
         # void vkGetPhysicalDeviceMemoryProperties2(VkPhysicalDevice physicalDevice,
         #     VkPhysicalDeviceMemoryProperties2* pMemoryProperties)
         vk.vkGetPhysicalDeviceMemoryProperties2(self._context.physical.handle, properties)

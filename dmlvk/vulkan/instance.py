@@ -25,6 +25,7 @@ from dmlvk.vulkan.library import (
     raise_messages,
     require_validation_setting,
     skip_inherited_exit_handlers,
+    structure,
     vk,
 )
 
@@ -48,8 +49,7 @@ def messenger_create_information() -> tuple[Any, Any]:
         return 0  # VK_FALSE: the call goes on; the exception is raised after it returns
 
     callback = ffi.callback("PFN_vkDebugUtilsMessengerCallbackEXT", report, error=0)
-    information = ffi.new("VkDebugUtilsMessengerCreateInfoEXT*")
-    information.sType = vk.VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT
+    information = structure("DebugUtilsMessengerCreateInfoEXT")
     information.messageSeverity = (
         vk.VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | vk.VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT
     )
@@ -67,10 +67,7 @@ def synchronization_validation() -> tuple[Any, Any]:
     enabled = vk.ffi.new(
         "VkValidationFeatureEnableEXT[1]", [vk.VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT]
     )
-    features = vk.ffi.new("VkValidationFeaturesEXT*")
-    features.sType = vk.VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT
-    features.enabledValidationFeatureCount = 1
-    features.pEnabledValidationFeatures = enabled
+    features = structure("ValidationFeaturesEXT", enabledValidationFeatureCount=1, pEnabledValidationFeatures=enabled)
     return features, enabled
 
 
@@ -258,23 +255,21 @@ class Instance:
             layers.append(VALIDATION_LAYER)
             extensions.append("VK_EXT_debug_utils")
 
-        application_name = ffi.new("char[]", b"dmlvk")
-        application = ffi.new("VkApplicationInfo*")
-        application.sType = vk.VK_STRUCTURE_TYPE_APPLICATION_INFO
-        application.pApplicationName = application.pEngineName = application_name
-        application.apiVersion = API_VERSION
+        name = ffi.new("char[]", b"dmlvk")
+        application = structure("ApplicationInfo", pApplicationName=name, pEngineName=name, apiVersion=API_VERSION)
         layer_names = [ffi.new("char[]", name.encode()) for name in layers]
         extension_names = [ffi.new("char[]", name.encode()) for name in extensions]
         layer_array = ffi.new("char*[]", layer_names)
         extension_array = ffi.new("char*[]", extension_names)
-        information = ffi.new("VkInstanceCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO
-        information.flags = flags
-        information.pApplicationInfo = application
-        information.enabledLayerCount = len(layers)
-        information.ppEnabledLayerNames = layer_array
-        information.enabledExtensionCount = len(extensions)
-        information.ppEnabledExtensionNames = extension_array
+        information = structure(
+            "InstanceCreateInfo",
+            flags=flags,
+            pApplicationInfo=application,
+            enabledLayerCount=len(layers),
+            ppEnabledLayerNames=layer_array,
+            enabledExtensionCount=len(extensions),
+            ppEnabledExtensionNames=extension_array,
+        )
         messenger_information: Any = None
         if vk.validates:
             from dmlvk.vulkan.instance import messenger_create_information, synchronization_validation

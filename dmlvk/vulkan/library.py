@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from typing import Any
 
 from dmlvk.errors import DeviceError, DeviceLostError, OutOfMemoryError, ValidationError
@@ -49,6 +50,10 @@ RESULT_MEANINGS = {
     -12: "a pool is fragmented",
     -13: "an unknown error in the driver",
 }
+
+
+# Before each word of a structure's name: "PhysicalDevice|ID|Properties", "PhysicalDevice|Properties|2".
+WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-z])(?=\d)")
 
 
 def require_validation_setting() -> None:
@@ -135,6 +140,18 @@ class Library:
 
 
 vk = Library()
+
+
+def structure(kind: str, **members: Any) -> Any:
+    """A new Vulkan structure with its sType: a VkBufferCreateInfo* of "BufferCreateInfo".
+
+    What its pointers lead to lives only as long as the caller keeps it.
+    """
+    made = vk.ffi.new(f"Vk{kind}*")
+    made.sType = getattr(vk, f"VK_STRUCTURE_TYPE_{WORDS.sub('_', kind).upper()}")
+    for name, value in members.items():
+        setattr(made, name, value)
+    return made
 
 
 def skip_inherited_exit_handlers() -> None:

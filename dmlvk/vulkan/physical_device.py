@@ -14,7 +14,7 @@ from dmlvk.device_profile import MINIMUM_API_VERSION, DeviceProfile, DeviceType
 from dmlvk.errors import DeviceError, shown
 from dmlvk.vulkan.device_properties import read_profile
 from dmlvk.vulkan.instance import Instance, instance, names, version_tuple, while_process_lasts
-from dmlvk.vulkan.library import driver_hint, vk
+from dmlvk.vulkan.library import driver_hint, structure, vk
 
 # The best type first; a device of type OTHER does not say what it is.
 PREFERENCE = (
@@ -229,11 +229,8 @@ def _rejection(basic: Any, families: tuple[QueueFamily, ...]) -> str | None:
 
 
 def _uuid(handle: Any) -> bytes:
-    identity = vk.ffi.new("VkPhysicalDeviceIDProperties*")
-    identity.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES
-    properties = vk.ffi.new("VkPhysicalDeviceProperties2*")
-    properties.sType = vk.VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2
-    properties.pNext = identity
+    identity = structure("PhysicalDeviceIDProperties")
+    properties = structure("PhysicalDeviceProperties2", pNext=identity)
     vk.vkGetPhysicalDeviceProperties2(handle, properties)
     return bytes(vk.ffi.buffer(identity.deviceUUID))
 

@@ -19,7 +19,7 @@ from dmlvk.errors import DeviceError, ValidationError
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.interrupts.locks import RLock
-from dmlvk.vulkan.library import VK_SUCCESS, vk
+from dmlvk.vulkan.library import VK_SUCCESS, structure, vk
 
 # Values of $DMLVK_CACHE_DIR that are no folder: nothing is read or written. A folder of this name is "./off".
 OFF = ("off", "none", "no", "false", "0")
@@ -114,10 +114,7 @@ class PipelineCache:
     def _create(self, data: bytes) -> Handle:
         ffi = vk.ffi
         initial = ffi.from_buffer(data)
-        information = ffi.new("VkPipelineCacheCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO
-        information.initialDataSize = len(data)
-        information.pInitialData = initial
+        information = structure("PipelineCacheCreateInfo", initialDataSize=len(data), pInitialData=initial)
         try:
             return self._context.handles.create("PipelineCache", information)
         except DeviceError:

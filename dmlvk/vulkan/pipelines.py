@@ -16,7 +16,7 @@ from dmlvk.vulkan.descriptors import COMPUTE_SHADER_STAGE, DescriptorSets
 from dmlvk.vulkan.handles import Handle
 from dmlvk.vulkan.interrupts.locks import RLock
 from dmlvk.vulkan.interrupts.monitor import Monitor, reentered
-from dmlvk.vulkan.library import VK_SUCCESS, failure, vk
+from dmlvk.vulkan.library import VK_SUCCESS, failure, structure, vk
 from dmlvk.vulkan.pipeline_cache import PipelineCache
 from dmlvk.vulkan.queue import Queue
 from dmlvk.vulkan.specialization import specialized
@@ -168,10 +168,7 @@ class Pipelines:
             ffi = vk.ffi
             words = ffi.new("uint32_t[]", len(code) // 4)
             ffi.memmove(words, code, len(code))
-            information = ffi.new("VkShaderModuleCreateInfo*")
-            information.sType = vk.VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO
-            information.codeSize = len(code)
-            information.pCode = words
+            information = structure("ShaderModuleCreateInfo", codeSize=len(code), pCode=words)
             module = self._context.handles.create("ShaderModule", information)
             if not specialization:
                 self._modules[kernel] = module
@@ -182,12 +179,13 @@ class Pipelines:
         size = min(LARGEST_PUSH_CONSTANTS_SIZE, self._context.profile.limits.max_push_constants_size)
         sets = ffi.new("VkDescriptorSetLayout[1]", [descriptors.layout])
         constants = ffi.new("VkPushConstantRange*", (COMPUTE_SHADER_STAGE, 0, size))
-        information = ffi.new("VkPipelineLayoutCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO
-        information.setLayoutCount = 1
-        information.pSetLayouts = sets
-        information.pushConstantRangeCount = 1
-        information.pPushConstantRanges = constants
+        information = structure(
+            "PipelineLayoutCreateInfo",
+            setLayoutCount=1,
+            pSetLayouts=sets,
+            pushConstantRangeCount=1,
+            pPushConstantRanges=constants,
+        )
         return self._context.handles.create("PipelineLayout", information).value
 
     def _build(self, key: Key, module: Handle, compiles: bool) -> Pipeline | None:
@@ -198,31 +196,23 @@ class Pipelines:
         entries = ffi.new("VkSpecializationMapEntry[]", [(i, 4 * i, 4) for i in range(count)])
         # Callers give signed or unsigned values; either way 32 bits count.
         data = ffi.new("uint32_t[]", [value & 0xFFFFFFFF for value in todo])
-        constants = ffi.new("VkSpecializationInfo*")
-        constants.mapEntryCount = count
-        constants.pMapEntries = entries
-        constants.dataSize = 4 * count
-        constants.pData = data
+        constants = ffi.new("VkSpecializationInfo*", (count, entries, 4 * count, data))
         entry_point = ffi.new("char[]", b"main")
-        information = ffi.new("VkComputePipelineCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO
-        if not compiles:
-            information.flags = FAIL_ON_COMPILE_REQUIRED
+        flags = 0 if compiles else FAIL_ON_COMPILE_REQUIRED
+        information = structure("ComputePipelineCreateInfo", flags=flags, layout=self._layout)
         information.stage.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO
         information.stage.stage = COMPUTE_SHADER_STAGE
         information.stage.module = module.value
         information.stage.pName = entry_point
         information.stage.pSpecializationInfo = constants if count else ffi.NULL
-        information.layout = self._layout
-        required_size = ffi.new("VkPipelineShaderStageRequiredSubgroupSizeCreateInfo*")
         if subgroup_size:
             profile, features = self._context.profile, self._context.configuration.features
             if "computeFullSubgroups" in features:
                 information.stage.flags |= REQUIRE_FULL_SUBGROUPS
             # If the device has only one size, there is nothing to require, and some drivers refuse a required size.
             if "subgroupSizeControl" in features and profile.min_subgroup_size != profile.max_subgroup_size:
-                required_size.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO
-                required_size.requiredSubgroupSize = subgroup_size
+                kind = "PipelineShaderStageRequiredSubgroupSizeCreateInfo"
+                required_size = structure(kind, requiredSubgroupSize=subgroup_size)
                 information.stage.pNext = required_size
         if self._unchecked is not None:
             information.pNext = self._unchecked
@@ -258,10 +248,11 @@ def _without_bounds_checks() -> Any:
     not check. NVIDIA's does so by default, with two instructions for each load. As they stand before the load, they
     keep it back, and they are a tenth of what a step of a matrix product executes.
     """
-    information = vk.ffi.new("VkPipelineRobustnessCreateInfoEXT*")
-    information.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_ROBUSTNESS_CREATE_INFO_EXT
-    information.storageBuffers = vk.VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DISABLED_EXT
-    information.uniformBuffers = vk.VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DISABLED_EXT
-    information.vertexInputs = vk.VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DEVICE_DEFAULT_EXT
-    information.images = vk.VK_PIPELINE_ROBUSTNESS_IMAGE_BEHAVIOR_DEVICE_DEFAULT_EXT
+    information = structure(
+        "PipelineRobustnessCreateInfoEXT",
+        storageBuffers=vk.VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DISABLED_EXT,
+        uniformBuffers=vk.VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DISABLED_EXT,
+        vertexInputs=vk.VK_PIPELINE_ROBUSTNESS_BUFFER_BEHAVIOR_DEVICE_DEFAULT_EXT,
+        images=vk.VK_PIPELINE_ROBUSTNESS_IMAGE_BEHAVIOR_DEVICE_DEFAULT_EXT,
+    )
     return information

@@ -13,7 +13,7 @@ from dmlvk.vulkan.command_buffers import Batch, CommandBuffer, CommandBuffers, f
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.interrupts.locks import RLock
 from dmlvk.vulkan.interrupts.monitor import reentered
-from dmlvk.vulkan.library import VK_SUCCESS, vk
+from dmlvk.vulkan.library import VK_SUCCESS, structure, vk
 from dmlvk.vulkan.memory_use import Crossing, MemoryUse, Partner, SemaphoreValue, mark
 from dmlvk.vulkan.timeline import Timeline, Waiter
 
@@ -107,10 +107,9 @@ class Queue:
         signal_value = ffi.new("uint64_t[1]")
         # Setting the value through this view takes half the time.
         self._signal_value = memoryview(ffi.buffer(signal_value)).cast("Q")
-        self._signal = ffi.new("VkTimelineSemaphoreSubmitInfo*")
-        self._signal.sType = vk.VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO
-        self._signal.signalSemaphoreValueCount = 1
-        self._signal.pSignalSemaphoreValues = signal_value
+        self._signal = structure(
+            "TimelineSemaphoreSubmitInfo", signalSemaphoreValueCount=1, pSignalSemaphoreValues=signal_value
+        )
         self._nothing = ffi.new("VkSubmitInfo*")
         fill_submit_information(self._nothing, self._signal, self.timeline.semaphore, None)
         self._null_fence = ffi.NULL

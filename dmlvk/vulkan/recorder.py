@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from dmlvk.vulkan.command_buffers import SECONDARY, CommandBuffer, CommandBuffers
 from dmlvk.vulkan.descriptors import COMPUTE_SHADER_STAGE, DescriptorSet
-from dmlvk.vulkan.library import check, vk
+from dmlvk.vulkan.library import check, structure, vk
 from dmlvk.vulkan.pipelines import Pipeline
 
 # VkPipelineStageFlagBits
@@ -68,13 +68,9 @@ class Recorder:
         owner.is_recorded = False
         begin = self._begin_information.get((flags, secondary))
         if begin is None:
-            information = vk.ffi.new("VkCommandBufferBeginInfo*")
-            information.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO
-            information.flags = flags
             # Only secondary command buffers have inheritance information; outside of render passes it is empty.
-            inheritance = vk.ffi.new("VkCommandBufferInheritanceInfo*")
-            inheritance.sType = vk.VK_STRUCTURE_TYPE_COMMAND_BUFFER_INHERITANCE_INFO
-            information.pInheritanceInfo = inheritance if secondary else vk.ffi.NULL
+            inheritance = structure("CommandBufferInheritanceInfo") if secondary else vk.ffi.NULL
+            information = structure("CommandBufferBeginInfo", flags=flags, pInheritanceInfo=inheritance)
             begin = self._begin_information[flags, secondary] = (information, inheritance)
         information = begin[0]
         # VkResult vkBeginCommandBuffer(VkCommandBuffer commandBuffer, const VkCommandBufferBeginInfo* pBeginInfo)
@@ -83,10 +79,7 @@ class Recorder:
     def _barrier(self, source_stage: int, source: int, destination_stage: int, destination: int) -> None:
         barrier = self._barriers.get((source, destination))
         if barrier is None:
-            barrier = vk.ffi.new("VkMemoryBarrier*")
-            barrier.sType = vk.VK_STRUCTURE_TYPE_MEMORY_BARRIER
-            barrier.srcAccessMask = source
-            barrier.dstAccessMask = destination
+            barrier = structure("MemoryBarrier", srcAccessMask=source, dstAccessMask=destination)
             self._barriers[source, destination] = barrier
         null = vk.ffi.NULL
         # void vkCmdPipelineBarrier(VkCommandBuffer commandBuffer, VkPipelineStageFlags srcStageMask,

@@ -13,7 +13,7 @@ from dmlvk.device_profile import DeviceType
 from dmlvk.errors import WaitTimeoutError
 from dmlvk.vulkan.context import Context
 from dmlvk.vulkan.interrupts.visits import Visit
-from dmlvk.vulkan.library import VK_SUCCESS, VK_TIMEOUT, vk
+from dmlvk.vulkan.library import VK_SUCCESS, VK_TIMEOUT, structure, vk
 
 ON_WINDOWS = sys.platform == "win32"
 
@@ -45,11 +45,7 @@ class Waiter:
         ffi = vk.ffi
         self.counter = ffi.new("uint64_t*")
         self.value = memoryview(ffi.buffer(self.counter)).cast("Q")
-        self.information = ffi.new("VkSemaphoreWaitInfo*")
-        self.information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO
-        self.information.semaphoreCount = 1
-        self.information.pSemaphores = semaphore
-        self.information.pValues = self.counter
+        self.information = structure("SemaphoreWaitInfo", semaphoreCount=1, pSemaphores=semaphore, pValues=self.counter)
 
 
 class Timeline:
@@ -68,13 +64,8 @@ class Timeline:
         slows_down = quirks.NVIDIA_SLEEPING_WAITS_SLOW_SUBMISSIONS.applies_to(context.profile)
         self.sleeps_in_driver = ON_WINDOWS or not slows_down
         self._waiters: deque[Waiter] = deque()
-        ffi = vk.ffi
-        kind = ffi.new("VkSemaphoreTypeCreateInfo*")
-        kind.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO
-        kind.semaphoreType = vk.VK_SEMAPHORE_TYPE_TIMELINE
-        information = ffi.new("VkSemaphoreCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO
-        information.pNext = kind
+        kind = structure("SemaphoreTypeCreateInfo", semaphoreType=vk.VK_SEMAPHORE_TYPE_TIMELINE)
+        information = structure("SemaphoreCreateInfo", pNext=kind)
         self._handle = context.handles.create("Semaphore", information)
         self.semaphore = self._handle.array
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dmlvk.errors import DeviceError
 from dmlvk.vulkan.context import Context
-from dmlvk.vulkan.library import check, vk
+from dmlvk.vulkan.library import check, structure, vk
 
 SMALLEST_POOL = 32
 RESULT_64 = 1  # VK_QUERY_RESULT_64_BIT
@@ -49,10 +49,7 @@ class QueryPools:
         free = self._free.get(capacity)
         if free:
             return QueryPool(self._free, capacity, free.popleft())
-        information = vk.ffi.new("VkQueryPoolCreateInfo*")
-        information.sType = vk.VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO
-        information.queryType = vk.VK_QUERY_TYPE_TIMESTAMP
-        information.queryCount = capacity
+        information = structure("QueryPoolCreateInfo", queryType=vk.VK_QUERY_TYPE_TIMESTAMP, queryCount=capacity)
         return QueryPool(self._free, capacity, self._context.handles.create("QueryPool", information).value)
 
     def read(self, pool: QueryPool, count: int) -> tuple[float, ...]:
