@@ -19,9 +19,6 @@ class ActivationReluDesc(OperatorDesc):
         input_tensor (TensorDesc): FLOAT32, rank 1 to 8.
         output_tensor (TensorDesc, optional): FLOAT32, with the sizes of the input. By default it is packed.
 
-    Raises:
-        DescriptorError
-
     Source: the page DML_ACTIVATION_RELU_OPERATOR_DESC. DirectML also takes FLOAT16 and signed integers.
 
     >>> desc = dmlvk.ActivationReluDesc(input_tensor=dmlvk.TensorDesc("float32", [3]))

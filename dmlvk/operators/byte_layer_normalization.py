@@ -60,9 +60,6 @@ class ByteLayerNormalizationDesc(OperatorDesc):
         output_scale (float): Of the output, in the range of `input_scale`.
         output_zero_point (int): The element of the output that stands for 0.
 
-    Raises:
-        DescriptorError
-
     >>> desc = dmlvk.ByteLayerNormalizationDesc(
     ...     input_tensor=dmlvk.TensorDesc("int8", [1, 8]),
     ...     scale_tensor=dmlvk.TensorDesc("float32", [8]),
@@ -129,7 +126,3 @@ class ByteLayerNormalizationDesc(OperatorDesc):
             (number,) = struct.unpack("<f", getattr(self, f"{name}_bytes"))
             if not 2.0**-exponent <= number <= 2.0**exponent:
                 self._fail(name, getattr(self, name), f"must be from 2^-{exponent} to 2^{exponent}")
-
-    @property
-    def minimum_feature_level(self) -> None:
-        """None: DirectML does not have this operator."""

@@ -59,9 +59,6 @@ class ByteResampleDesc(OperatorDesc):
         input_scale (float): From 2^-40 to 2^40; FLOAT32.
         input_zero_point (int): A number of the input's type.
 
-    Raises:
-        DescriptorError
-
     >>> desc = dmlvk.ByteResampleDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 1, 2]),
     ...     coordinate_tensor=dmlvk.TensorDesc("float32", [1 + 5]),
@@ -128,7 +125,3 @@ class ByteResampleDesc(OperatorDesc):
         (scale,) = struct.unpack("<f", self.input_scale_bytes)
         if not LEAST_SCALE <= scale <= LARGEST_SCALE:
             self._fail("input_scale", self.input_scale, "must be from 2^-40 to 2^40")
-
-    @property
-    def minimum_feature_level(self) -> None:
-        """None: DirectML does not have this operator."""

@@ -35,9 +35,6 @@ class ByteSoftmaxDesc(OperatorDesc):
         output_steps (int): 1 to 2^24: as many steps of the output are 1.
         output_zero_point (int): A number of the input's type.
 
-    Raises:
-        DescriptorError
-
     >>> desc = dmlvk.ByteSoftmaxDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 3]),
     ...     table_tensor=dmlvk.TensorDesc("float32", [256]),
@@ -73,7 +70,3 @@ class ByteSoftmaxDesc(OperatorDesc):
         if not low <= self.output_zero_point <= high:
             rule = f"must be a number of {self.input_tensor.data_type}, from {low} to {high}"
             self._fail("output_zero_point", self.output_zero_point, rule)
-
-    @property
-    def minimum_feature_level(self) -> None:
-        """None: DirectML does not have this operator."""

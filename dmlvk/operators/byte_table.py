@@ -31,9 +31,6 @@ class ByteTableDesc(OperatorDesc):
             it is packed.
         axis (int, optional): The dimension of `input_tensor` along which tables change.
 
-    Raises:
-        DescriptorError
-
     >>> desc = dmlvk.ByteTableDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [3]), table_tensor=dmlvk.TensorDesc("uint8", [256])
     ... )
@@ -77,7 +74,3 @@ class ByteTableDesc(OperatorDesc):
         """The sizes that `table_tensor` must have."""
         length = self.table_length
         return (length,) if self.axis is None else (self.input_tensor.sizes[self.axis], length)
-
-    @property
-    def minimum_feature_level(self) -> None:
-        """None: DirectML does not have this operator."""

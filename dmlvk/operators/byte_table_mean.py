@@ -42,9 +42,6 @@ class ByteTableMeanDesc(OperatorDesc):
             packed. What is no number is 0x7FC00000.
         lane_count (int): 1, 4 or 8.
 
-    Raises:
-        DescriptorError
-
     >>> desc = dmlvk.ByteTableMeanDesc(
     ...     input_tensor=dmlvk.TensorDesc("uint8", [1, 1, 2, 2]),
     ...     table_tensor=dmlvk.TensorDesc("float32", [256]),
@@ -100,7 +97,3 @@ class ByteTableMeanDesc(OperatorDesc):
             input_strides=five_strides(self.input_tensor),
             output_strides=five_strides(self.output_tensor),
         )
-
-    @property
-    def minimum_feature_level(self) -> None:
-        """None: DirectML does not have this operator."""

@@ -474,6 +474,10 @@ class OperatorDesc:
             the attribute that holds its bytes.
         implied_fields (tuple of str): Fields that can hold no other value than the one that follows from the other
             fields.
+        feature_level (FeatureLevel, optional): As `operator` has it.
+
+    Raises:
+        DescriptorError: The fields break a rule of the operator.
     """
 
     operator_name: ClassVar[str]
@@ -481,6 +485,7 @@ class OperatorDesc:
     number: ClassVar[int]
     family: ClassVar[str]
     successor: ClassVar[type[OperatorDesc] | None]
+    feature_level: ClassVar[FeatureLevel | None]
     rules: ClassVar[Mapping[str, Rule]]
     tensor_rules: ClassVar[Mapping[str, TensorRule]]
     input_fields: ClassVar[tuple[str, ...]]
@@ -583,7 +588,7 @@ class OperatorDesc:
     @property
     def minimum_feature_level(self) -> FeatureLevel | None:
         """The lowest DML_FEATURE_LEVEL on which DirectML itself would take this descriptor; None if it never would."""
-        raise NotImplementedError
+        return self.feature_level
 
     def _fail(self, field: str, value: object, rule: str, expected: str | None = None) -> NoReturn:
         raise DescriptorError(type(self).__name__, field, value, rule, expected)
@@ -638,7 +643,12 @@ def _once(hashed: Callable[[Any], int]) -> Callable[[Any], int]:
     ),
 )
 def operator(
-    name: str, *, number: int, family: str, successor: type[OperatorDesc] | None = None
+    name: str,
+    *,
+    number: int,
+    family: str,
+    successor: type[OperatorDesc] | None = None,
+    feature_level: FeatureLevel | None = None,
 ) -> Callable[[type[Descriptor]], type[Descriptor]]:
     """Make a class of fields the descriptor of an operator: a frozen dataclass, with what follows from the rules.
 
@@ -646,6 +656,8 @@ def operator(
     number: the place in the order of the conformance cases and of the benchmark. A new operator has the highest one.
     family: the kind of operators that share a planner.
     successor: the operator that took its place, and whose kernels it runs.
+    feature_level: that of all descriptors, where `minimum_feature_level` does not say more; None if DirectML does not
+        have the operator.
     """
 
     def declare(declared: type[Descriptor]) -> type[Descriptor]:
@@ -660,7 +672,7 @@ def operator(
         )
         made.__hash__ = _once(made.__hash__)  # type: ignore[assignment, method-assign]
         made.operator_name, made.stem, made.number = name, name.lower(), number
-        made.family, made.successor = family, successor
+        made.family, made.successor, made.feature_level = family, successor, feature_level
         made.rules, made.tensor_rules = MappingProxyType(rules), MappingProxyType(tensors)
         made.input_fields = tuple(field for field, rule in tensors.items() if not rule.is_output)
         made.output_fields = tuple(field for field, rule in tensors.items() if rule.is_output)

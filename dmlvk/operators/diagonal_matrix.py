@@ -41,9 +41,6 @@ class DiagonalMatrixDesc(OperatorDesc):
             For an integer output the FLOAT is truncated towards 0 and has to fit. DIAGONAL_MATRIX1 takes integers with
             all their bits.
 
-    Raises:
-        DescriptorError
-
     Source: the page DML_DIAGONAL_MATRIX_OPERATOR_DESC. It is silent about a Value that the data type cannot hold.
     Here such a Value is refused: for an integer type a NaN, an infinity or a number out of range; for FLOAT16 a finite
     number that is too large.

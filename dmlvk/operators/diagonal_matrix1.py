@@ -23,7 +23,7 @@ from dmlvk.operators.feature_level import FeatureLevel
 from dmlvk.tensor_desc import TensorDesc
 
 
-@operator("DIAGONAL_MATRIX1", number=3, family="data_movement")
+@operator("DIAGONAL_MATRIX1", number=3, family="data_movement", feature_level=FeatureLevel.FEATURE_LEVEL_5_1)
 class DiagonalMatrix1Desc(OperatorDesc):
     """DML_DIAGONAL_MATRIX1_OPERATOR_DESC.
 
@@ -43,9 +43,6 @@ class DiagonalMatrix1Desc(OperatorDesc):
             also in a matrix with more than 2**31 rows.
         diagonal_fill_end (int): The diagonal behind the last, in 32 signed bits. The largest value stands for the open
             end, also in a matrix with more than 2**31 columns.
-
-    Raises:
-        DescriptorError
 
     Source: the page DML_DIAGONAL_MATRIX1_OPERATOR_DESC. Its example 1 is an erratum: Value 7 gives sevens.
 
@@ -94,8 +91,3 @@ class DiagonalMatrix1Desc(OperatorDesc):
     def _cut_to_matrix(limit: int, height: int, width: int) -> int:
         open_ends: dict[int, float] = {INT32_MIN: -math.inf, INT32_MAX: math.inf}
         return int(min(max(open_ends.get(limit, limit), 1 - height), width))
-
-    @property
-    def minimum_feature_level(self) -> FeatureLevel:
-        """5.1, which introduced the operator with all its ranks and data types."""
-        return FeatureLevel.FEATURE_LEVEL_5_1

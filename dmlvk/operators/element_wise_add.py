@@ -26,9 +26,6 @@ class ElementWiseAddDesc(OperatorDesc):
         b_tensor (TensorDesc): FLOAT32, with the sizes of A; either broadcasts by strides of 0.
         output_tensor (TensorDesc, optional): FLOAT32, with the sizes of A. By default it is packed.
 
-    Raises:
-        DescriptorError
-
     Source: the page DML_ELEMENT_WISE_ADD_OPERATOR_DESC. DirectML also takes FLOAT16 and integers.
 
     >>> row = dmlvk.TensorDesc("float32", [3])

@@ -25,9 +25,6 @@ class ElementWiseDequantizeLinearDesc(ConversionDesc):
             tensor means 0.
         output_tensor (TensorDesc, optional): FLOAT32, of the input's sizes. By default it is packed.
 
-    Raises:
-        DescriptorError
-
     Source: the page DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC. DirectML wants scales and zero points of the
     input's sizes; one element is accepted here for all. It also takes integers of 16 and 32 bits, and FLOAT16 scales
     and outputs, whose results it does not define to the bit.

@@ -57,9 +57,6 @@ class ElementWiseQuantizeLinearDesc(ConversionDesc):
         output_tensor (TensorDesc, optional): UINT8 or INT8, of the input's sizes. By default it has the data type of
             `zero_point_tensor`, or else UINT8, and is packed.
 
-    Raises:
-        DescriptorError
-
     Source: the page DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC. DirectML wants scales and zero points of the
     input's sizes; one element is accepted here for all. It also takes FLOAT16 and INT32 inputs, whose results it does
     not define to the bit.

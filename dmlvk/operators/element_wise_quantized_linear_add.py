@@ -9,7 +9,9 @@ from dmlvk.tensor_desc import TensorDesc
 RANK = same_as("a_tensor")
 
 
-@operator("ELEMENT_WISE_QUANTIZED_LINEAR_ADD", number=8, family="element_wise")
+@operator(
+    "ELEMENT_WISE_QUANTIZED_LINEAR_ADD", number=8, family="element_wise", feature_level=FeatureLevel.FEATURE_LEVEL_4_0
+)
 class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
     """DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC: dequantize A and B, add them, quantize the sum.
 
@@ -31,9 +33,6 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
             tensor means 0.
         output_tensor (TensorDesc, optional): INT8 or UINT8, of the sizes of A. By default it has the data type of
             `output_zero_point_tensor`, or else of `a_tensor`, and is packed.
-
-    Raises:
-        DescriptorError
 
     Source: the page DML_ELEMENT_WISE_QUANTIZED_LINEAR_ADD_OPERATOR_DESC. It does not say how the sum is rounded. The
     arithmetic is that of ONNX Runtime's QLinearAdd on x86-64 with FMA, to the bit and on every device.
@@ -59,8 +58,3 @@ class ElementWiseQuantizedLinearAddDesc(OperatorDesc):
     output_tensor: TensorDesc = result(
         EIGHT_BIT_TYPES, sizes=same_as("a_tensor"), type_from=("output_zero_point_tensor", "a_tensor"), default=None
     )
-
-    @property
-    def minimum_feature_level(self) -> FeatureLevel:
-        """4.0, in which the operator came."""
-        return FeatureLevel.FEATURE_LEVEL_4_0

@@ -37,9 +37,6 @@ class OneHotDesc(OperatorDesc):
             left out: no other field says its size at the axis.
         axis (int): Less than the rank.
 
-    Raises:
-        DescriptorError
-
     Source: the page DML_ONE_HOT_OPERATOR_DESC.
 
     >>> desc = dmlvk.OneHotDesc(

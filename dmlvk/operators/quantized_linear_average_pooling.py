@@ -28,7 +28,7 @@ PARAMETER_FIELDS = (
 PER_CHANNEL = one_a_channel("input_tensor")
 
 
-@operator("QUANTIZED_LINEAR_AVERAGE_POOLING", number=12, family="windows")
+@operator("QUANTIZED_LINEAR_AVERAGE_POOLING", number=12, family="windows", feature_level=FeatureLevel.FEATURE_LEVEL_6_2)
 class QuantizedLinearAveragePoolingDesc(PoolingDesc):
     """DML_QUANTIZED_LINEAR_AVERAGE_POOLING_OPERATOR_DESC: dequantize, take the mean of each window, quantize.
 
@@ -119,8 +119,3 @@ class QuantizedLinearAveragePoolingDesc(PoolingDesc):
         """
         tensor: TensorDesc = getattr(self, field)
         return 0 if tensor.element_count == 1 else tensor.element_strides[min(1, tensor.rank - 1)]
-
-    @property
-    def minimum_feature_level(self) -> FeatureLevel:
-        """6.2."""
-        return FeatureLevel.FEATURE_LEVEL_6_2

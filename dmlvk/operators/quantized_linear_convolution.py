@@ -147,9 +147,6 @@ class QuantizedLinearConvolutionDesc(OperatorDesc):
             most 2**32 - 1 positions along each dimension.
         group_count (int): Divides C and M.
 
-    Raises:
-        DescriptorError
-
     Source: the page DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC. It lists rank 3 but only two spatial dimensions,
     so the arrays have two forms. It says nothing about per-channel shapes below rank 4. Here the channel is dimension
     1, or the only dimension.

@@ -54,9 +54,6 @@ class QuantizedLinearConvolutionAddDesc(QuantizedLinearConvolutionDesc):
         addend_comes_first (bool): Whether the addend is A of ELEMENT_WISE_QUANTIZED_LINEAR_ADD, and the convolution's
             output B. The two are not exchangeable: some sums that lie between two integers differ by 1.
 
-    Raises:
-        DescriptorError
-
     DirectML has no such operator. In a residual network the sum takes half as long as the convolution before it, nearly
     all of which is the time to store and load what lies between them.
 

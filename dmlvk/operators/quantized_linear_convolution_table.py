@@ -24,9 +24,6 @@ class QuantizedLinearConvolutionTableDesc(QuantizedLinearConvolutionDesc):
         table_tensor (TensorDesc): {256}, of the data type of `output_tensor`: the output for each byte that the
             convolution may give, by its bits.
 
-    Raises:
-        DescriptorError
-
     DirectML has no such operator. Any activation of quantized numbers is such a table, and so is another quantization:
     most convolutions of EfficientNet, MobileNetV3 and YOLO have one behind them.
 

@@ -38,9 +38,6 @@ class SliceDesc(OperatorDesc):
         strides (sequence of int): Steps through the input, 1 or more, in 32 unsigned bits. They are not the strides of
             the tensors.
 
-    Raises:
-        DescriptorError
-
     Source: the page DML_SLICE_OPERATOR_DESC. It is silent about a stride of 0, which is refused here as in SLICE1.
 
     >>> desc = dmlvk.SliceDesc(input_tensor=dmlvk.TensorDesc("int32", [6]), offsets=[1], sizes=[3], strides=[2])

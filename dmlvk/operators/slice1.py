@@ -45,9 +45,6 @@ class Slice1Desc(OperatorDesc):
         input_window_strides (sequence of int): Signed 32-bit steps through the window; not 0. They are not the strides
             of the tensors.
 
-    Raises:
-        DescriptorError
-
     Source: the page DML_SLICE1_OPERATOR_DESC. Its formula of the most copied elements divides by the stride; the
     stride's magnitude is meant. Its example 2 prints InputWindowSizes[0] where [2] is meant. One of its translations
     lets a stride be 0, which the English page forbids and which leaves the output undefined.
