@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dmlvk._common.arguments import named_arguments
 
-def typed_as(signature: Any) -> Callable[[Any], Any]:
-    """Give a function the type of a signature, for type checkers."""
-    return lambda function: function
+
+def one_liner(signature: Any) -> Callable[[Any], Any]:
+    """Give a function the type of a signature, for type checkers, and errors that name its arguments."""
+    return named_arguments
 
 
 def __getattr__(name: str) -> None:

@@ -12,7 +12,7 @@ from dmlvk.runtime.tensor import Tensor
 
 Function = TypeVar("Function")
 
-def typed_as(signature: Function) -> Callable[[Callable[..., Any]], Function]: ...
+def one_liner(signature: Function) -> Callable[[Callable[..., Any]], Function]: ...
 
 @overload
 def diagonal_matrix1(

@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from dmlvk import _signatures
-from dmlvk._common.arguments import as_integer, named_arguments
+from dmlvk._common.arguments import as_integer
 from dmlvk._operands import (
     Argument,
     DType,
@@ -51,8 +51,7 @@ from dmlvk.runtime.tensor import Tensor
 from dmlvk.tensor_desc import MAXIMUM_UINT32, TensorDesc
 
 
-@_signatures.typed_as(_signatures.diagonal_matrix1)
-@named_arguments
+@_signatures.one_liner(_signatures.diagonal_matrix1)
 def diagonal_matrix1(
     input: Argument | None = None,
     *,
@@ -116,8 +115,7 @@ def diagonal_matrix1(
     return _run(desc, {"input_tensor": operand}, device)
 
 
-@_signatures.typed_as(_signatures.one_hot)
-@named_arguments
+@_signatures.one_liner(_signatures.one_hot)
 def one_hot(
     indices: Argument, values: Argument, *, output_length: SupportsIndex, axis: SupportsIndex, device: DeviceName = None
 ) -> Operand:
@@ -166,8 +164,7 @@ def one_hot(
     return _run(desc, {"indices_tensor": index_operand, "values_tensor": value_operand}, device)
 
 
-@_signatures.typed_as(_signatures.slice1)
-@named_arguments
+@_signatures.one_liner(_signatures.slice1)
 def slice1(
     input: Argument,
     *,
@@ -218,8 +215,7 @@ def slice1(
     return _run(desc, {"input_tensor": operand}, device)
 
 
-@_signatures.typed_as(_signatures.quantized_linear_convolution)
-@named_arguments
+@_signatures.one_liner(_signatures.quantized_linear_convolution)
 def quantized_linear_convolution(
     input: Argument,
     input_scale: Argument,
@@ -304,8 +300,7 @@ def quantized_linear_convolution(
     return _run(desc, operands, device)
 
 
-@_signatures.typed_as(_signatures.max_pooling2)
-@named_arguments
+@_signatures.one_liner(_signatures.max_pooling2)
 def max_pooling2(
     input: Argument,
     *,
@@ -354,8 +349,7 @@ def max_pooling2(
     return _run(desc, {"input_tensor": operand}, device)
 
 
-@_signatures.typed_as(_signatures.quantized_linear_average_pooling)
-@named_arguments
+@_signatures.one_liner(_signatures.quantized_linear_average_pooling)
 def quantized_linear_average_pooling(
     input: Argument,
     input_scale: Argument,
@@ -446,8 +440,7 @@ def _windows(
     }
 
 
-@_signatures.typed_as(_signatures.byte_table)
-@named_arguments
+@_signatures.one_liner(_signatures.byte_table)
 def byte_table(
     input: Argument,
     table: Argument,
@@ -501,8 +494,7 @@ def byte_table(
     return _run(ByteTableDesc(**fields), operands, device)
 
 
-@_signatures.typed_as(_signatures.quantized_linear_add)
-@named_arguments
+@_signatures.one_liner(_signatures.quantized_linear_add)
 def quantized_linear_add(
     a: Argument,
     a_scale: Argument,
@@ -569,8 +561,7 @@ def quantized_linear_add(
     return _run(ElementWiseQuantizedLinearAddDesc(**fields), operands, device)
 
 
-@_signatures.typed_as(_signatures.quantize_linear)
-@named_arguments
+@_signatures.one_liner(_signatures.quantize_linear)
 def quantize_linear(
     input: Argument,
     scale: Argument,
@@ -617,8 +608,7 @@ def quantize_linear(
     return _run(ElementWiseQuantizeLinearDesc(**fields), operands, device)
 
 
-@_signatures.typed_as(_signatures.dequantize_linear)
-@named_arguments
+@_signatures.one_liner(_signatures.dequantize_linear)
 def dequantize_linear(
     input: Argument,
     scale: Argument,

@@ -62,7 +62,7 @@ from dmlvk.runtime.tensor import Tensor
 
 Function = TypeVar("Function")
 
-def typed_as(signature: Function) -> Callable[[Callable[..., Any]], Function]: ...
+def one_liner(signature: Function) -> Callable[[Callable[..., Any]], Function]: ...
 """.splitlines()
 # The argument whose data type a result has; a data type that all results have; and what has to be given where the
 # first argument is absent.

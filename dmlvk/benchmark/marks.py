@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 import dmlvk
-from dmlvk import DataType, DiagonalMatrix1Desc, Slice1Desc, TensorDesc
+from dmlvk import DataType, DiagonalMatrix1Desc, TensorDesc
 from dmlvk.benchmark.timing import ROTATION_BYTES, Times, rotation, time_bindings
 from dmlvk.device_profile import DeviceProfile, DeviceType
 from dmlvk.operators import OperatorDesc
+from dmlvk.operators.slice1 import copy_desc
 from dmlvk.planning.grid import folded, workgroup_size
 from dmlvk.planning.kernel_interface import LOCAL_SIZE_X, kernel_interface
 from dmlvk.planning.plan import Access, Dispatch, Plan, Window
@@ -104,7 +105,7 @@ class Copies:
         """Copies that move `bytes_moved(wanted)` bytes, in different memory, in turns."""
         size = self.bytes_moved(wanted) // 2
         if size not in self._found:
-            desc = _identity(TensorDesc(DataType.UINT32, (size // 4,)))
+            desc = copy_desc(TensorDesc(DataType.UINT32, (size // 4,)))
             dispatch = _copy_dispatch(self._device.profile, size)
             operator = CompiledOperator.of_plan(self._device.engine, desc, Plan(path="mark", stages=((dispatch,),)))
             count = min(rotation(2 * size, self._device.profile.device_type), self._capacity // size)
@@ -131,7 +132,7 @@ def _copy_dispatch(profile: DeviceProfile, size: int) -> Dispatch:
 def _copy(device: dmlvk.Device, size: int, rounds: int) -> Mark:
     size, source = _random_words(device.profile, size)
     tensor = TensorDesc(DataType.UINT32, source.shape)
-    times, result = _run(device, _identity(tensor), _copy_dispatch(device.profile, size), rounds, source)
+    times, result = _run(device, copy_desc(tensor), _copy_dispatch(device.profile, size), rounds, source)
     return Mark(
         "copy",
         2 * size / times.median,
@@ -195,7 +196,7 @@ def _matrix(device: dmlvk.Device, size: int, rounds: int) -> Mark:
     words = workgroups * subgroups * tiles * m * n
     operand_words = (MATRIX_ROWS * m + MATRIX_COLUMNS * n) * k // 4
     source = np.random.default_rng(0).integers(0, 1 << 32, max(words, operand_words), np.uint32)
-    desc = _identity(TensorDesc(DataType.UINT32, source.shape))
+    desc = copy_desc(TensorDesc(DataType.UINT32, source.shape))
     windows = (
         Window("input_tensor", 0, 4 * operand_words, Access.READ, 0, 4),
         Window("output_tensor", 0, 4 * words, Access.WRITE, 1, 4),
@@ -347,17 +348,6 @@ def _vectors(
         push_constants=interface.push_constant_words(push_constants),
         windows=windows,
         groups=folded(-(-count // size), profile),
-    )
-
-
-def _identity(tensor: TensorDesc) -> Slice1Desc:
-    rank = len(tensor.sizes)
-    return Slice1Desc(
-        input_tensor=tensor,
-        output_tensor=tensor,
-        input_window_offsets=[0] * rank,
-        input_window_sizes=tensor.sizes,
-        input_window_strides=[1] * rank,
     )
 
 

@@ -474,7 +474,6 @@ class OperatorDesc:
             the attribute that holds its bytes.
         implied_fields (tuple of str): Fields that can hold no other value than the one that follows from the other
             fields.
-        feature_level (FeatureLevel, optional): As `operator` has it.
 
     Raises:
         DescriptorError: The fields break a rule of the operator.
@@ -485,7 +484,6 @@ class OperatorDesc:
     number: ClassVar[int]
     family: ClassVar[str]
     successor: ClassVar[type[OperatorDesc] | None]
-    feature_level: ClassVar[FeatureLevel | None]
     rules: ClassVar[Mapping[str, Rule]]
     tensor_rules: ClassVar[Mapping[str, TensorRule]]
     input_fields: ClassVar[tuple[str, ...]]
@@ -493,6 +491,7 @@ class OperatorDesc:
     optional_fields: ClassVar[tuple[str, ...]]
     bit_fields: ClassVar[Mapping[str, str]]
     implied_fields: ClassVar[tuple[str, ...]]
+    _feature_level: ClassVar[FeatureLevel | None]
     _checks: ClassVar[tuple[FieldChecks, ...]]
 
     if not TYPE_CHECKING:  # which knows the fields of each descriptor from its own `__init__`
@@ -588,7 +587,7 @@ class OperatorDesc:
     @property
     def minimum_feature_level(self) -> FeatureLevel | None:
         """The lowest DML_FEATURE_LEVEL on which DirectML itself would take this descriptor; None if it never would."""
-        return self.feature_level
+        return self._feature_level
 
     def _fail(self, field: str, value: object, rule: str, expected: str | None = None) -> NoReturn:
         raise DescriptorError(type(self).__name__, field, value, rule, expected)
@@ -672,7 +671,7 @@ def operator(
         )
         made.__hash__ = _once(made.__hash__)  # type: ignore[assignment, method-assign]
         made.operator_name, made.stem, made.number = name, name.lower(), number
-        made.family, made.successor, made.feature_level = family, successor, feature_level
+        made.family, made.successor, made._feature_level = family, successor, feature_level
         made.rules, made.tensor_rules = MappingProxyType(rules), MappingProxyType(tensors)
         made.input_fields = tuple(field for field, rule in tensors.items() if not rule.is_output)
         made.output_fields = tuple(field for field, rule in tensors.items() if rule.is_output)

@@ -142,3 +142,14 @@ class Slice1Desc(OperatorDesc):
         if self.input_tensor.data_type in SIXTY_FOUR_BIT_TYPES:
             return FeatureLevel.FEATURE_LEVEL_4_1
         return FeatureLevel.FEATURE_LEVEL_2_1 if self.input_tensor.rank in (4, 5) else FeatureLevel.FEATURE_LEVEL_3_0
+
+
+def copy_desc(source: TensorDesc, output: TensorDesc | None = None) -> Slice1Desc:
+    """The descriptor of a copy of a whole tensor, by default to one of the same layout."""
+    return Slice1Desc(
+        input_tensor=source,
+        output_tensor=source if output is None else output,
+        input_window_offsets=(0,) * source.rank,
+        input_window_sizes=source.sizes,
+        input_window_strides=(1,) * source.rank,
+    )

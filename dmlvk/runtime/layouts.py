@@ -15,6 +15,7 @@ import numpy as np
 from dmlvk.data_type import DataType
 from dmlvk.errors import OutOfMemoryError
 from dmlvk.operators import Slice1Desc
+from dmlvk.operators.slice1 import copy_desc
 from dmlvk.runtime.array_protocol import ArrayProtocol
 from dmlvk.runtime.elements import Array, Bytes
 from dmlvk.tensor_desc import TensorDesc
@@ -124,14 +125,7 @@ def _desc(dtype: np.dtype[Any], sizes: tuple[int, ...], strides: tuple[int, ...]
 
 @lru_cache(maxsize=256)
 def _whole(source: TensorDesc, destination: TensorDesc) -> Slice1Desc:
-    """SLICE1 of a whole tensor."""
-    return Slice1Desc(
-        input_tensor=plain(source),
-        output_tensor=plain(destination),
-        input_window_offsets=(0,) * source.rank,
-        input_window_sizes=source.sizes,
-        input_window_strides=(1,) * source.rank,
-    )
+    return copy_desc(plain(source), plain(destination))
 
 
 def plain(desc: TensorDesc) -> TensorDesc:

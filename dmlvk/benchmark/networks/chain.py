@@ -16,6 +16,7 @@ from dmlvk.benchmark.measurement import bind_anew
 from dmlvk.benchmark.networks.timing import ChainTimes, time_chain
 from dmlvk.benchmark.networks.work import Array, constants_of, desc_of, noise, work_of
 from dmlvk.benchmark.timing import WARM_UP_SECONDS
+from dmlvk.operators.slice1 import copy_desc
 from dmlvk.planning.plan import Plan
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
@@ -51,17 +52,7 @@ class Measured:
 
 def copy_of(device: dmlvk.Device, size: int) -> CompiledOperator[Slice1Desc]:
     """A copy of this many bytes."""
-    tensor = TensorDesc(DataType.UINT8, [size])
-    return device.compile(
-        Slice1Desc(
-            input_tensor=tensor,
-            output_tensor=tensor,
-            input_window_offsets=[0],
-            input_window_sizes=[size],
-            input_window_strides=[1],
-        ),
-        wait=True,
-    )
+    return device.compile(copy_desc(TensorDesc(DataType.UINT8, [size])), wait=True)
 
 
 def measure_floor(device: dmlvk.Device, rounds: int) -> ChainTimes:

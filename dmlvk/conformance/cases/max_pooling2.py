@@ -10,7 +10,7 @@ import numpy as np
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.combinations import Groups, Parameters
-from dmlvk.conformance.cases.layouts import LIMITS
+from dmlvk.conformance.cases.layouts import LIMITS, lay_out
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
 from dmlvk.operators import MaxPooling2Desc
@@ -70,9 +70,7 @@ def pooled(window: tuple[int, int, int, int, tuple[int, ...]]) -> dict[str, Any]
 
 def laid_out(data_type: DataType, sizes: tuple[int, ...], layout: str) -> TensorDesc:
     """A packed tensor {N, C, H, W} in a layout."""
-    _, channels, height, width = sizes
-    strides = (channels * height * width, 1, channels * width, channels) if layout == "NHWC" else None
-    return TensorDesc(data_type, sizes, strides)
+    return lay_out(data_type, sizes, {"NHWC": "channels_last", "NCHW": "packed"}[layout])
 
 
 GROUPS = Groups("max_pooling2", declared_form(MaxPooling2Desc))

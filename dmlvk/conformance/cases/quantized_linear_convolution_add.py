@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
 from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Groups, Parameters
 from dmlvk.conformance.cases.element_wise_quantized_linear_add import ZERO_POINTS
-from dmlvk.conformance.cases.layouts import LIMITS
+from dmlvk.conformance.cases.layouts import LIMITS, lay_out
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
 from dmlvk.operators import QuantizedLinearConvolutionAddDesc
@@ -39,12 +39,8 @@ SCALES: Mapping[str, tuple[float, float, float]] = {
     "overflowing": (1.0, 2e38, 1e-3),
     "negative": (1.0, -0.7, 1.3),
 }
+LAYOUTS = {"nhwc": "channels_last", "nchw": "packed"}
 PATHS = (PLANNERS_CHOICE, "matrix", "split_k", "vectors")
-
-
-def _strides(sizes: Sequence[int], layout: str) -> tuple[int, ...] | None:
-    _, channels, height, width = sizes
-    return None if layout == "nchw" else (channels * height * width, 1, width * channels, channels)
 
 
 # The table of pairs does not fit into the small storage buffers of these limits.
@@ -57,7 +53,7 @@ GROUPS = Groups(
 @GROUPS.of(
     shape=SHAPES,
     type={"uint8": DataType.UINT8, "int8": DataType.INT8},
-    layout=("nhwc", "nchw"),
+    layout=LAYOUTS,
     order=("addend_first", "addend_second"),
     scales=SCALES,
     zero_points=ZERO_POINTS,
@@ -70,7 +66,7 @@ def last_step(numbers: np.random.Generator, p: Parameters) -> Workload:
     images, channels, height, width, filters, taps, groups = p.shape
     sizes = {"input_tensor": (images, channels, height, width), "output_tensor": (images, filters, height, width)}
     sizes |= {"addend_tensor": sizes["output_tensor"], "filter_tensor": (filters, channels // groups, taps, taps)}
-    tensors = {name: TensorDesc(p.type, extents, _strides(extents, p.layout)) for name, extents in sizes.items()}
+    tensors = {name: lay_out(p.type, extents, p.layout) for name, extents in sizes.items()}
     flags = TensorFlags.OWNED_BY_DML if p.parameters == "owned" else TensorFlags.NONE
     tensors["filter_tensor"] = TensorDesc(DataType.INT8, sizes["filter_tensor"], flags=flags)
     inputs = {name: random_array(numbers, desc) for name, desc in tensors.items() if name != "output_tensor"}
@@ -108,7 +104,7 @@ GROUPS.add(
     keep=lambda labels: labels["shape"] == labels["path"],
     shape=SHAPES_APART,
     type={"uint8": DataType.UINT8},
-    layout=("nhwc", "nchw"),
+    layout=LAYOUTS,
     order=("addend_first", "addend_second"),
     scales={"ordinary": SCALES["ordinary"]},
     zero_points={"odd": ZERO_POINTS["odd"]},
