@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,19 +29,19 @@ ENTIRE_SIZE = 0xFFFFFFFFFFFFFFFF
 COMPUTE_STAGE = 0x800  # VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
 COMPUTE_SHADER = 0x20  # VK_SHADER_STAGE_COMPUTE_BIT
 EXTENSIONS = ("VK_KHR_cooperative_matrix", "VK_KHR_shader_integer_dot_product", "VK_EXT_subgroup_size_control")
+# Each with the extension that it belongs to, if it is not in core Vulkan.
 FEATURE_STRUCTURES = {
-    "Vulkan11Features": ("VULKAN_1_1_FEATURES", ""),
-    "Vulkan12Features": ("VULKAN_1_2_FEATURES", ""),
-    "Vulkan13Features": ("VULKAN_1_3_FEATURES", ""),
-    "CooperativeMatrixFeaturesKHR": ("COOPERATIVE_MATRIX_FEATURES_KHR", "VK_KHR_cooperative_matrix"),
+    "Vulkan11Features": "",
+    "Vulkan12Features": "",
+    "Vulkan13Features": "",
+    "CooperativeMatrixFeaturesKHR": "VK_KHR_cooperative_matrix",
 }
 BEFORE_VULKAN_1_3 = {
-    "ShaderIntegerDotProductFeatures": (
-        "SHADER_INTEGER_DOT_PRODUCT_FEATURES",
-        "VK_KHR_shader_integer_dot_product",
-    ),
-    "SubgroupSizeControlFeatures": ("SUBGROUP_SIZE_CONTROL_FEATURES", "VK_EXT_subgroup_size_control"),
+    "ShaderIntegerDotProductFeatures": "VK_KHR_shader_integer_dot_product",
+    "SubgroupSizeControlFeatures": "VK_EXT_subgroup_size_control",
 }
+# Before each word of a structure's name: "PhysicalDevice|Vulkan|1|1|Features".
+WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=\d)")
 
 
 def check(result: int, call: str) -> None:
@@ -49,10 +50,10 @@ def check(result: int, call: str) -> None:
         sys.exit(f"{call} returned {name} ({result})")
 
 
-def structure(kind: str, structure_type: str, **members: Any) -> Any:
+def structure(kind: str, **members: Any) -> Any:
     """A Vk... structure with its sType; arrays given as members are kept alive by whoever made them."""
-    made = ffi.new(f"{kind}*")
-    made.sType = getattr(vk, f"VK_STRUCTURE_TYPE_{structure_type}")
+    made = ffi.new(f"Vk{kind}*")
+    made.sType = getattr(vk, f"VK_STRUCTURE_TYPE_{WORDS.sub('_', kind).upper()}")
     for name, value in members.items():
         setattr(made, name, value)
     return made
@@ -64,8 +65,8 @@ class Replay:
     def __init__(self, case: dict[str, Any], selector: str | None) -> None:
         self.case = case
         self.kept: list[Any] = []  # C objects that must outlive a call
-        application = structure("VkApplicationInfo", "APPLICATION_INFO", apiVersion=1 << 22 | 3 << 12)
-        information = structure("VkInstanceCreateInfo", "INSTANCE_CREATE_INFO", pApplicationInfo=application)
+        application = structure("ApplicationInfo", apiVersion=1 << 22 | 3 << 12)
+        information = structure("InstanceCreateInfo", pApplicationInfo=application)
         instance = ffi.new("VkInstance*")
         check(vk.vkCreateInstance(information, ffi.NULL, instance), "vkCreateInstance")
         self.instance = instance[0]
@@ -77,6 +78,12 @@ class Replay:
     def keep(self, value: Any) -> Any:
         self.kept.append(value)
         return value
+
+    def create(self, kind: str, **members: Any) -> Any:
+        """An object of the device: a "Buffer" by vkCreateBuffer, from a VkBufferCreateInfo with these members."""
+        made, call = ffi.new(f"Vk{kind}*"), f"vkCreate{kind}"
+        check(getattr(vk, call)(self.device, structure(f"{kind}CreateInfo", **members), ffi.NULL, made), call)
+        return made[0]
 
     def choose(self, selector: str | None) -> Any:
         count = ffi.new("uint32_t*")
@@ -118,25 +125,23 @@ class Replay:
             del structures["Vulkan13Features"]
             structures |= BEFORE_VULKAN_1_3
         chain = ffi.NULL
-        for kind, (structure_type, extension) in structures.items():
+        for kind, extension in structures.items():
             if extension and extension not in available:
                 continue
-            features = structure(f"VkPhysicalDevice{kind}", f"PHYSICAL_DEVICE_{structure_type}", pNext=chain)
+            features = structure(f"PhysicalDevice{kind}", pNext=chain)
             for name, _ in ffi.typeof(features).item.fields:
                 if name in self.case["features"]:
                     setattr(features, name, 1)
             chain = self.keep(features)
         queue = structure(
-            "VkDeviceQueueCreateInfo",
-            "DEVICE_QUEUE_CREATE_INFO",
+            "DeviceQueueCreateInfo",
             queueFamilyIndex=family,
             queueCount=1,
             pQueuePriorities=self.keep(ffi.new("float[1]", [1.0])),
         )
         strings = self.keep([ffi.new("char[]", name.encode()) for name in names])
         information = structure(
-            "VkDeviceCreateInfo",
-            "DEVICE_CREATE_INFO",
+            "DeviceCreateInfo",
             pNext=chain,
             queueCreateInfoCount=1,
             pQueueCreateInfos=queue,
@@ -153,11 +158,9 @@ class Replay:
         step = self.case["segment_size"]
         for start in range(0, size, step):
             length = -(-min(step, size - start) // 256) * 256
-            information = structure("VkBufferCreateInfo", "BUFFER_CREATE_INFO", size=length, usage=32)
-            buffer = ffi.new("VkBuffer*")
-            check(vk.vkCreateBuffer(self.device, information, ffi.NULL, buffer), "vkCreateBuffer")
+            buffer = self.create("Buffer", size=length, usage=32)
             needs = ffi.new("VkMemoryRequirements*")
-            vk.vkGetBufferMemoryRequirements(self.device, buffer[0], needs)
+            vk.vkGetBufferMemoryRequirements(self.device, buffer, needs)
             kinds = ffi.new("VkPhysicalDeviceMemoryProperties*")
             vk.vkGetPhysicalDeviceMemoryProperties(self.physical, kinds)
             kind = next(  # VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
@@ -165,15 +168,13 @@ class Replay:
                 for index in range(kinds.memoryTypeCount)
                 if needs.memoryTypeBits >> index & 1 and kinds.memoryTypes[index].propertyFlags & 6 == 6
             )
-            allocation = structure(
-                "VkMemoryAllocateInfo", "MEMORY_ALLOCATE_INFO", allocationSize=needs.size, memoryTypeIndex=kind
-            )
+            allocation = structure("MemoryAllocateInfo", allocationSize=needs.size, memoryTypeIndex=kind)
             memory = ffi.new("VkDeviceMemory*")
             check(vk.vkAllocateMemory(self.device, allocation, ffi.NULL, memory), "vkAllocateMemory")
-            check(vk.vkBindBufferMemory(self.device, buffer[0], memory[0], 0), "vkBindBufferMemory")
+            check(vk.vkBindBufferMemory(self.device, buffer, memory[0], 0), "vkBindBufferMemory")
             address = ffi.new("void**")
             check(vk.vkMapMemory(self.device, memory[0], 0, ENTIRE_SIZE, 0, address), "vkMapMemory")
-            segments.append((buffer[0], np.frombuffer(ffi.buffer(address[0], length), np.uint8)))
+            segments.append((buffer, np.frombuffer(ffi.buffer(address[0], length), np.uint8)))
         return segments
 
     def write(self, name: str, content: np.ndarray) -> None:
@@ -189,12 +190,7 @@ class Replay:
     def module(self, kernel: str) -> Any:
         if kernel not in self.modules:
             words = self.keep(ffi.new("uint32_t[]", np.fromfile(HERE / f"{kernel}.spv", "<u4").tolist()))
-            information = structure(
-                "VkShaderModuleCreateInfo", "SHADER_MODULE_CREATE_INFO", codeSize=4 * len(words), pCode=words
-            )
-            module = ffi.new("VkShaderModule*")
-            check(vk.vkCreateShaderModule(self.device, information, ffi.NULL, module), "vkCreateShaderModule")
-            self.modules[kernel] = module[0]
+            self.modules[kernel] = self.create("ShaderModule", codeSize=4 * len(words), pCode=words)
         return self.modules[kernel]
 
     def prepare(self, dispatch: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
@@ -202,37 +198,22 @@ class Replay:
         bindings = dispatch["bindings"]
         count = len(bindings)
         entries = ffi.new("VkDescriptorSetLayoutBinding[]", [(i, 7, 1, COMPUTE_SHADER) for i in range(count)])
-        set_layout = ffi.new("VkDescriptorSetLayout[1]")
-        information = structure(
-            "VkDescriptorSetLayoutCreateInfo",
-            "DESCRIPTOR_SET_LAYOUT_CREATE_INFO",
-            bindingCount=count,
-            pBindings=entries,
-        )
-        call = "vkCreateDescriptorSetLayout"
-        check(vk.vkCreateDescriptorSetLayout(self.device, information, ffi.NULL, set_layout), call)
+        created = self.create("DescriptorSetLayout", bindingCount=count, pBindings=entries)
+        set_layout = ffi.new("VkDescriptorSetLayout[1]", [created])
         push_constants = self.keep(ffi.new("uint32_t[]", dispatch["push_constants"]))
         constants = ffi.new("VkPushConstantRange*", (COMPUTE_SHADER, 0, 4 * len(push_constants)))
-        layout_information = structure(
-            "VkPipelineLayoutCreateInfo",
-            "PIPELINE_LAYOUT_CREATE_INFO",
+        layout = self.create(
+            "PipelineLayout",
             setLayoutCount=1,
             pSetLayouts=set_layout,
             pushConstantRangeCount=1 if len(push_constants) else 0,
             pPushConstantRanges=constants,
         )
-        layout = ffi.new("VkPipelineLayout*")
-        check(vk.vkCreatePipelineLayout(self.device, layout_information, ffi.NULL, layout), "vkCreatePipelineLayout")
         sizes = ffi.new("VkDescriptorPoolSize*", (7, count))  # VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
-        pool_information = structure(
-            "VkDescriptorPoolCreateInfo", "DESCRIPTOR_POOL_CREATE_INFO", maxSets=1, poolSizeCount=1, pPoolSizes=sizes
-        )
-        pool = ffi.new("VkDescriptorPool*")
-        check(vk.vkCreateDescriptorPool(self.device, pool_information, ffi.NULL, pool), "vkCreateDescriptorPool")
+        pool = self.create("DescriptorPool", maxSets=1, poolSizeCount=1, pPoolSizes=sizes)
         set_information = structure(
-            "VkDescriptorSetAllocateInfo",
-            "DESCRIPTOR_SET_ALLOCATE_INFO",
-            descriptorPool=pool[0],
+            "DescriptorSetAllocateInfo",
+            descriptorPool=pool,
             descriptorSetCount=1,
             pSetLayouts=set_layout,
         )
@@ -242,8 +223,7 @@ class Replay:
             buffer, _ = self.segments[binding["memory"]][binding["segment"]]
             place = ffi.new("VkDescriptorBufferInfo*", (buffer, binding["offset"], binding["size"]))
             write = structure(
-                "VkWriteDescriptorSet",
-                "WRITE_DESCRIPTOR_SET",
+                "WriteDescriptorSet",
                 dstSet=sets[0],
                 dstBinding=number,
                 descriptorCount=1,
@@ -251,7 +231,7 @@ class Replay:
                 pBufferInfo=place,
             )
             vk.vkUpdateDescriptorSets(self.device, 1, write, 0, ffi.NULL)
-        return self.pipeline(dispatch, layout[0]), layout[0], sets, push_constants
+        return self.pipeline(dispatch, layout), layout, sets, push_constants
 
     def pipeline(self, dispatch: dict[str, Any], layout: Any) -> Any:
         values = dispatch["specialization"]
@@ -259,7 +239,7 @@ class Replay:
         data = ffi.new("uint32_t[]", [value & 0xFFFFFFFF for value in values])
         constants = ffi.new("VkSpecializationInfo*", (len(values), entries, 4 * len(values), data))
         name = ffi.new("char[]", b"main")
-        information = structure("VkComputePipelineCreateInfo", "COMPUTE_PIPELINE_CREATE_INFO", layout=layout)
+        information = structure("ComputePipelineCreateInfo", layout=layout)
         stage = information.stage
         stage.sType = vk.VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO
         stage.stage = COMPUTE_SHADER
@@ -274,8 +254,7 @@ class Replay:
         if size and varies and "subgroupSizeControl" in self.case["features"]:
             stage.pNext = self.keep(
                 structure(
-                    "VkPipelineShaderStageRequiredSubgroupSizeCreateInfo",
-                    "PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO",
+                    "PipelineShaderStageRequiredSubgroupSizeCreateInfo",
                     requiredSubgroupSize=size,
                 )
             )
@@ -286,20 +265,16 @@ class Replay:
 
     def record(self) -> Any:
         """All dispatches, with a barrier between stages, in one command buffer."""
-        information = structure("VkCommandPoolCreateInfo", "COMMAND_POOL_CREATE_INFO", queueFamilyIndex=self.family)
-        pool = ffi.new("VkCommandPool*")
-        check(vk.vkCreateCommandPool(self.device, information, ffi.NULL, pool), "vkCreateCommandPool")
-        allocation = structure(
-            "VkCommandBufferAllocateInfo", "COMMAND_BUFFER_ALLOCATE_INFO", commandPool=pool[0], commandBufferCount=1
-        )
+        pool = self.create("CommandPool", queueFamilyIndex=self.family)
+        allocation = structure("CommandBufferAllocateInfo", commandPool=pool, commandBufferCount=1)
         buffers = self.keep(ffi.new("VkCommandBuffer[1]"))
         check(vk.vkAllocateCommandBuffers(self.device, allocation, buffers), "vkAllocateCommandBuffers")
         commands = buffers[0]
-        begin = structure("VkCommandBufferBeginInfo", "COMMAND_BUFFER_BEGIN_INFO")
+        begin = structure("CommandBufferBeginInfo")
         check(vk.vkBeginCommandBuffer(commands, begin), "vkBeginCommandBuffer")
         # VK_ACCESS_SHADER_READ_BIT, VK_ACCESS_SHADER_WRITE_BIT, VK_ACCESS_HOST_READ_BIT
-        between = structure("VkMemoryBarrier", "MEMORY_BARRIER", srcAccessMask=0x40, dstAccessMask=0x60)
-        at_end = structure("VkMemoryBarrier", "MEMORY_BARRIER", srcAccessMask=0x40, dstAccessMask=0x2000)
+        between = structure("MemoryBarrier", srcAccessMask=0x40, dstAccessMask=0x60)
+        at_end = structure("MemoryBarrier", srcAccessMask=0x40, dstAccessMask=0x2000)
         for number, stage in enumerate(self.case["initialization"] + self.case["stages"]):
             if number:
                 vk.vkCmdPipelineBarrier(commands, COMPUTE_STAGE, COMPUTE_STAGE, 0, 1, between, 0, ffi.NULL, 0, ffi.NULL)
@@ -320,7 +295,7 @@ class Replay:
         queue = ffi.new("VkQueue*")
         vk.vkGetDeviceQueue(self.device, self.family, 0, queue)
         commands = self.record()
-        submission = structure("VkSubmitInfo", "SUBMIT_INFO", commandBufferCount=1, pCommandBuffers=commands)
+        submission = structure("SubmitInfo", commandBufferCount=1, pCommandBuffers=commands)
         expected = np.fromfile(HERE / "output_tensor.expected.bin", np.uint8)
         digests = []
         wrong = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Literal
 
 from dmlvk.device_profile import (
@@ -14,7 +15,7 @@ from dmlvk.device_profile import (
     Limits,
 )
 from dmlvk.vulkan.instance import instance
-from dmlvk.vulkan.library import check, vk
+from dmlvk.vulkan.library import check, structure, vk
 
 # VkComponentTypeKHR; those of later extensions are not in the header of the `vulkan` package.
 COMPONENT_TYPES = {
@@ -25,23 +26,17 @@ COMPONENT_TYPES = {
 }  # fmt: skip
 SCOPES = {1: "device", 2: "workgroup", 3: "subgroup", 5: "queue_family"}
 
-# Extensions that are in core since Vulkan 1.3, with their structures' names in types and in sTypes.
+# Extensions that are in core since Vulkan 1.3, with their structures' names.
 EXTENSIONS_OF_1_3 = {
-    "VK_KHR_shader_integer_dot_product": ("ShaderIntegerDotProduct", "SHADER_INTEGER_DOT_PRODUCT"),
-    "VK_EXT_subgroup_size_control": ("SubgroupSizeControl", "SUBGROUP_SIZE_CONTROL"),
-    "VK_KHR_maintenance4": ("Maintenance4", "MAINTENANCE_4"),
+    "VK_KHR_shader_integer_dot_product": "ShaderIntegerDotProduct",
+    "VK_EXT_subgroup_size_control": "SubgroupSizeControl",
+    "VK_KHR_maintenance4": "Maintenance4",
 }
 
-# The feature structures of extensions that are in no version of core Vulkan up to 1.3, with their names likewise.
+# The feature structures of extensions that are in no version of core Vulkan up to 1.3, with their names.
 FEATURES_OF_EXTENSIONS = {
-    "VK_KHR_cooperative_matrix": (
-        "VkPhysicalDeviceCooperativeMatrixFeaturesKHR",
-        "PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR",
-    ),
-    "VK_EXT_pipeline_robustness": (
-        "VkPhysicalDevicePipelineRobustnessFeaturesEXT",
-        "PHYSICAL_DEVICE_PIPELINE_ROBUSTNESS_FEATURES_EXT",
-    ),
+    "VK_KHR_cooperative_matrix": "PhysicalDeviceCooperativeMatrixFeaturesKHR",
+    "VK_EXT_pipeline_robustness": "PhysicalDevicePipelineRobustnessFeaturesEXT",
 }
 
 
@@ -58,19 +53,17 @@ def read_profile(
     features: set[str] = set()
     properties: dict[str, Any] = {}
     if api_version >= MINIMUM_API_VERSION:
-        head = ("VkPhysicalDeviceFeatures2", "PHYSICAL_DEVICE_FEATURES_2")
-        chain = chain_of([head, *feature_structures(api_version, extensions)])
+        chain = chain_of(["PhysicalDeviceFeatures2", *feature_structures(api_version, extensions)])
         # void vkGetPhysicalDeviceFeatures2(VkPhysicalDevice physicalDevice, VkPhysicalDeviceFeatures2* pFeatures)
         vk.vkGetPhysicalDeviceFeatures2(handle, chain[0])
-        for structure in (ffi.addressof(chain[0].features), *chain[1:]):
-            features |= {name for name, value in _members(structure) if value}
-        head = ("VkPhysicalDeviceProperties2", "PHYSICAL_DEVICE_PROPERTIES_2")
-        chain = chain_of([head, *_structures("Properties", api_version, extensions)])
+        for known in (ffi.addressof(chain[0].features), *chain[1:]):
+            features |= {name for name, value in _members(known) if value}
+        chain = chain_of(["PhysicalDeviceProperties2", *_structures("Properties", api_version, extensions)])
         # void vkGetPhysicalDeviceProperties2(VkPhysicalDevice physicalDevice, VkPhysicalDeviceProperties2*
         #     pProperties)
         vk.vkGetPhysicalDeviceProperties2(handle, chain[0])
-        for structure in chain[1:]:
-            properties.update(_members(structure))
+        for known in chain[1:]:
+            properties.update(_members(known))
     limits = basic.limits
     allocation_size = properties.get("maxMemoryAllocationSize") or 1 << 30
     subgroup_size = properties.get("subgroupSize") or 1
@@ -115,38 +108,30 @@ def read_profile(
     )
 
 
-def feature_structures(api_version: tuple[int, int, int], extensions: frozenset[str]) -> list[tuple[str, str]]:
-    """Type and sType of the feature structures that a device of this version and these extensions knows."""
+def feature_structures(api_version: tuple[int, int, int], extensions: frozenset[str]) -> list[str]:
+    """The feature structures that a device of this version and these extensions knows."""
     structures = _structures("Features", api_version, extensions)
-    structures += [names for extension, names in FEATURES_OF_EXTENSIONS.items() if extension in extensions]
-    return structures
+    return structures + [name for extension, name in FEATURES_OF_EXTENSIONS.items() if extension in extensions]
 
 
-def chain_of(structures: list[tuple[str, str]]) -> list[Any]:
-    """New structures of the given types, each with its sType, linked by pNext in order."""
-    chain: list[Any] = []
-    for type_name, structure_type in structures:
-        structure = vk.ffi.new(f"{type_name}*")
-        structure.sType = getattr(vk, f"VK_STRUCTURE_TYPE_{structure_type}")
-        if chain:
-            chain[-1].pNext = structure
-        chain.append(structure)
+def chain_of(kinds: list[str]) -> list[Any]:
+    """New structures of these kinds, linked by pNext in order."""
+    chain = [structure(kind) for kind in kinds]
+    for one, following in pairwise(chain):
+        one.pNext = following
     return chain
 
 
 def _structures(
     kind: Literal["Features", "Properties"], api_version: tuple[int, int, int], extensions: frozenset[str]
-) -> list[tuple[str, str]]:
-    """Type and sType of the structures of a kind in core Vulkan, and in the extensions that 1.3 took into it."""
-    names = [("Vulkan11", "VULKAN_1_1"), ("Vulkan12", "VULKAN_1_2")]
+) -> list[str]:
+    """The structures of a kind in core Vulkan, and in the extensions that 1.3 took into it."""
+    names = ["Vulkan11", "Vulkan12"]
     if api_version >= (1, 3, 0):
-        names.append(("Vulkan13", "VULKAN_1_3"))
+        names.append("Vulkan13")
     else:
-        names += [names_of for extension, names_of in EXTENSIONS_OF_1_3.items() if extension in extensions]
-    return [
-        (f"VkPhysicalDevice{name}{kind}", f"PHYSICAL_DEVICE_{structure_type}_{kind.upper()}")
-        for name, structure_type in names
-    ]
+        names += [name for extension, name in EXTENSIONS_OF_1_3.items() if extension in extensions]
+    return [f"PhysicalDevice{name}{kind}" for name in names]
 
 
 def _members(structure: Any) -> Iterator[tuple[str, Any]]:

@@ -52,8 +52,8 @@ RESULT_MEANINGS = {
 }
 
 
-# Before each word of a structure's name: "PhysicalDevice|ID|Properties", "PhysicalDevice|Properties|2".
-WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-z])(?=\d)")
+# Before each word of a structure's name: "PhysicalDevice|ID|Properties", "PhysicalDevice|Vulkan|1|1|Features".
+WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-z0-9])(?=\d)")
 
 
 def require_validation_setting() -> None:
