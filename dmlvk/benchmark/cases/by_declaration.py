@@ -34,11 +34,11 @@ class Large:
         return wanted if wanted in options else options[0]
 
     def integer(self, name: str, low: int, high: int) -> int:
-        """The least, but 1 rather than 0 or a negative number."""
+        """Choose the least integer of the range, but 1 rather than 0 or a negative number."""
         return min(max(low, 1), high)
 
     def sizes(self, name: str, rank: int) -> tuple[int, ...]:
-        """As many images as the case has bytes for."""
+        """Choose as many images as the case has bytes for."""
         inner = IMAGE[max(0, len(IMAGE) - rank + 1) :]
         count = self._elements
         for size in inner:
@@ -46,11 +46,11 @@ class Large:
         return (*(1,) * (rank - 1 - len(inner)), max(1, count), *inner)
 
     def tensor(self, name: str, data_type: DataType, sizes: Sequence[int]) -> TensorDesc:
-        """Packed."""
+        """Describe a packed tensor."""
         return TensorDesc(data_type, sizes)
 
     def element(self, name: str, data_type: DataType) -> int:
-        """A number that every data type holds."""
+        """Choose a number that every data type holds."""
         return 1
 
 

@@ -14,7 +14,7 @@ from dmlvk.conformance.case import Case, Workload, generator
 from dmlvk.conformance.cases.max_pooling2 import laid_out
 
 CHANNELS = 64
-# Images with data of their own. Further ones repeat them: so the right output of many images is soon there.
+# The number of different images. A larger batch repeats them, so the reference computes only these.
 DIFFERENT_IMAGES = 4
 # Window, stride, padding, and the height and width of an image: the first pool of ResNets, and those of VGG.
 WINDOWS = {"3x3_stride_2": (3, 2, 1, 112), "2x2_stride_2": (2, 2, 0, 112), "3x3_stride_1": (3, 1, 1, 28)}

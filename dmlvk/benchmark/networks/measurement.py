@@ -58,7 +58,7 @@ def run(
     """
     progress("floor")
     for layer in network.counts:
-        work_of(layer)  # which takes the host long, while the device gets cold
+        work_of(layer)  # the host takes long for it, and the device would cool down meanwhile
     _warm_up(device)
     peers, about_peers = taking_part((PEERS[name] for name in settings.peers), settings.left_out)
     runs: list[Record] = []

@@ -44,20 +44,20 @@ class Chosen:
         return wanted if wanted in options else options[int(self._numbers.integers(len(options)))]
 
     def integer(self, name: str, low: int, high: int) -> int:
-        """Any."""
+        """Choose any integer of the range."""
         return int(self._numbers.integers(low, high, endpoint=True))
 
     def sizes(self, name: str, rank: int) -> tuple[int, ...]:
-        """Of some thousand bytes; most rows end inside a 32-bit word."""
+        """Choose sizes of some thousand bytes; most rows end inside a 32-bit word."""
         return SIZES[rank]
 
     def tensor(self, name: str, data_type: DataType, sizes: Sequence[int]) -> TensorDesc:
-        """In the layout that the parameters say, if it fits the sizes."""
+        """Lay a tensor out as the parameters say, if that layout fits the sizes."""
         layout = self._p.output if name in self._outputs else self._p.input
         return lay_out(data_type, sizes, layout if _fits(layout, sizes) else "packed")
 
     def element(self, name: str, data_type: DataType) -> bytes:
-        """Any bits."""
+        """Choose any bits."""
         return self._numbers.bytes(data_type.size_in_bytes)
 
 

@@ -85,7 +85,7 @@ class Group:
 
     @cached_property
     def _defaults(self) -> set[tuple[str, ...]]:
-        """The labels of the pairs that run by default; kept, for to find them takes most of a list of cases."""
+        """The labels of the combinations that run by default. Cached: to find them takes most of the time of a list."""
         if self.default != "pairs":
             return set()
         values = {name: tuple(labels) for name, labels in self._values.items()}

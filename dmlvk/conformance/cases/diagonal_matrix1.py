@@ -80,13 +80,13 @@ def describe(
 
 
 def workload(numbers: np.random.Generator, desc: DiagonalMatrix1Desc, p: Parameters, **fields: Any) -> Workload:
-    """Any bits in the input."""
+    """A workload whose input, if there is one, has random bits."""
     inputs = {} if desc.input_tensor is None else {"input_tensor": random_array(numbers, desc.input_tensor)}
     return Workload(desc, inputs, device_type=p.device, **fields)
 
 
 def random_value(numbers: np.random.Generator, data_type: DataType) -> bytes:
-    """Any bits."""
+    """A random element of a data type."""
     return numbers.bytes(data_type.size_in_bytes)
 
 

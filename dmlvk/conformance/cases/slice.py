@@ -52,7 +52,7 @@ def describe(
 def workload(
     numbers: np.random.Generator, desc: SliceDesc, p: Parameters, limits: Mapping[str, int] = LIMITS["own"]
 ) -> Workload:
-    """Any bits in the input."""
+    """A workload whose input has random bits."""
     inputs = {"input_tensor": random_array(numbers, desc.input_tensor)}
     return Workload(desc, inputs, limits=limits, device_type=p.device)
 

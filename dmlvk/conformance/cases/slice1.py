@@ -92,7 +92,7 @@ def describe(
 
 
 def random_workload(numbers: np.random.Generator, desc: Slice1Desc, p: Parameters, **fields: Any) -> Workload:
-    """Any bits in the input."""
+    """A workload whose input has random bits."""
     return Workload(desc, {"input_tensor": random_array(numbers, desc.input_tensor)}, device_type=p.device, **fields)
 
 

@@ -18,7 +18,7 @@ from dmlvk.conformance.results import Result, Status
 
 # The page shows at most this much of a message.
 LONGEST_MESSAGE = 300
-# Of a broken driver there are thousands; the rows below have all.
+# A broken driver has thousands of them; the rows below list all.
 MOST_DISAGREEMENTS = 200
 
 
