@@ -92,9 +92,8 @@ def measured(device: dmlvk.Device, variants: Mapping[str, Sequence[Binding]], ro
 def losses(device: dmlvk.Device, layers: Sequence[Layer], batch: int, layout: str, rounds: int) -> dict[str, float]:
     """Seconds, by what the row says.
 
-    Raises
-    ------
-    WrongLayersError
+    Raises:
+        WrongLayersError
     """
     chains = []
     for first in (0, OTHER_WEIGHTS):

@@ -50,12 +50,10 @@ BEYOND, RESERVE = 1e-3, 1.3
 class Value:
     """A quantized tensor of the image that passes through.
 
-    Attributes
-    ----------
-    levels : ndarray
-        uint8.
-    scale : float
-    zero_point : int
+    Attributes:
+        levels (ndarray): uint8.
+        scale (float):
+        zero_point (int):
     """
 
     levels: Array
@@ -88,12 +86,10 @@ class Value:
 class Writer:
     """Writes the nodes of a network one after the other, while an image passes through them.
 
-    Parameters
-    ----------
-    network : Network
-    random : Generator
-    is_real : bool
-        Whether the model's image and outputs are float32, or uint8 as within the model.
+    Args:
+        network (Network):
+        random (Generator):
+        is_real (bool): Whether the model's image and outputs are float32, or uint8 as within the model.
     """
 
     def __init__(self, network: Network, random: np.random.Generator, is_real: bool = True) -> None:

@@ -50,15 +50,12 @@ WORST = 12
 class Case:
     """A packed tensor, a window of it, and the order of its dimensions in the output.
 
-    Attributes
-    ----------
-    data_type : DataType
-    sizes : tuple of int
-        Of the tensor, as it lies in memory.
-    order : tuple of int
-        The tensor's dimensions in the output, from the outermost.
-    margins, steps : tuple of int
-        For each dimension of the tensor: elements before the window and after it, and the window's stride.
+    Attributes:
+        data_type (DataType):
+        sizes (tuple of int): Of the tensor, as it lies in memory.
+        order (tuple of int): The tensor's dimensions in the output, from the outermost.
+        margins, steps (tuple of int): For each dimension of the tensor: elements before the window and after it, and
+            the window's stride.
     """
 
     data_type: DataType

@@ -22,10 +22,9 @@ FOREVER = 2**64 - 1
 class RawCommandBuffer:
     """A command buffer with the dispatches of bindings, one after the other, submitted by raw calls.
 
-    Parameters
-    ----------
-    device : Device
-    bindings : iterable of Binding
+    Args:
+        device (Device):
+        bindings (iterable of Binding):
     """
 
     def __init__(self, device: dmlvk.Device, bindings: Iterable[Binding]) -> None:

@@ -84,11 +84,9 @@ class Filter:
 class Filters:
     """The three operators on a device.
 
-    Parameters
-    ----------
-    device : Device
-    height, width : int
-        Of a frame.
+    Args:
+        device (Device):
+        height, width (int): Of a frame.
     """
 
     def __init__(self, device: dmlvk.Device, height: int, width: int) -> None:

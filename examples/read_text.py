@@ -69,11 +69,9 @@ Network = Callable[[np.ndarray], np.ndarray]
 class Line:
     """A line of text in a picture.
 
-    Attributes
-    ----------
-    corners : ndarray
-        {4,2}, as x and y: upper left, lower left, lower right, upper right.
-    text : str
+    Attributes:
+        corners (ndarray): {4,2}, as x and y: upper left, lower left, lower right, upper right.
+        text (str):
     """
 
     corners: np.ndarray

@@ -101,10 +101,8 @@ def _ensure_venv_module() -> None:
 def ensure_vulkan() -> None:
     """Make sure that a Vulkan loader and at least one device are there; on Debian and Ubuntu install them if allowed.
 
-    Raises
-    ------
-    SetupError
-        With one line that says what to install.
+    Raises:
+        SetupError: With one line that says what to install.
     """
     if _device_count() > 0:
         return

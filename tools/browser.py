@@ -68,10 +68,8 @@ def find_browser() -> Browser | None:
 def get_browser() -> Browser:
     """A browser; fetched if the machine has none.
 
-    Raises
-    ------
-    SetupError
-        With one line that says what to install.
+    Raises:
+        SetupError: With one line that says what to install.
     """
     found = find_browser()
     if found is None:

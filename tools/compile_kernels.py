@@ -208,10 +208,8 @@ def _version(command: tuple[str, ...]) -> tuple[tuple[int, ...], str] | None:
 def compile_kernel(compiler: Compiler, source: Path) -> tuple[bytes, dict[str, Any]]:
     """SPIR-V of one kernel without names, checked by spirv-val, and its interface.
 
-    Raises
-    ------
-    SetupError
-        It does not compile. The compiler's message.
+    Raises:
+        SetupError: It does not compile. The compiler's message.
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernel.spv"
@@ -236,10 +234,8 @@ def compile_kernels(kernels: list[str], force: bool = False) -> list[str]:
 
     A kernel that fails does not stop the others; it keeps its old SPIR-V and manifest entry.
 
-    Returns
-    -------
-    list of str
-        The failures' messages.
+    Returns:
+        list of str: The failures' messages.
     """
     sources = kernel_sources()
     unknown = sorted(set(kernels) - sources.keys())

@@ -56,13 +56,10 @@ class PackageFolder:
 
     It uses the machine's configured mirrors and keys, needs no root, and leaves the machine's own lists alone.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder of apt-get's lists and the packages; made if absent.
-    *suites : str
-        The Debian releases to take packages from, such as "trixie". The last one has precedence over the others. By
-        default the releases that the machine is configured for.
+    Args:
+        folder (Path): The folder of apt-get's lists and the packages; made if absent.
+        *suites (str): The Debian releases to take packages from, such as "trixie". The last one has precedence over the
+            others. By default the releases that the machine is configured for.
     """
 
     def __init__(self, folder: Path, *suites: str) -> None:

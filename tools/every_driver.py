@@ -60,16 +60,11 @@ print(json.dumps({
 class Driver:
     """One driver to run the suite on.
 
-    Attributes
-    ----------
-    name : str
-        The names of the device and the driver; for a CPU driver its own name.
-    selector : str
-        The argument of `dmlvk conformance --device`.
-    python : str
-        The Python program to run.
-    variables : mapping of str to str
-        Environment variables that lead the Vulkan loader to the driver.
+    Attributes:
+        name (str): The names of the device and the driver; for a CPU driver its own name.
+        selector (str): The argument of `dmlvk conformance --device`.
+        python (str): The Python program to run.
+        variables (mapping of str to str): Environment variables that lead the Vulkan loader to the driver.
     """
 
     name: str
@@ -100,10 +95,8 @@ def only(description: Path) -> dict[str, str]:
 def run_on(release: mesa.Release, *arguments: str, **variables: str) -> int:
     """Run a module of Python on a release of Mesa that is fetched if need be, and return its exit status.
 
-    Raises
-    ------
-    SetupError
-        The release is not available on this machine.
+    Raises:
+        SetupError: The release is not available on this machine.
     """
     mesa.get(release)
     environment = {**os.environ, **only(release.description), "DMLVK_TEST_DEVICES": "llvmpipe", **variables}
@@ -182,13 +175,10 @@ def digests_of(outcomes: list[Outcome]) -> dict[str, list[set[str]]]:
 def differences(outcomes: list[Outcome], recorded: Mapping[str, str], listed: Collection[str]) -> list[str]:
     """The differences between drivers, one line for each kind; empty if there are none.
 
-    Parameters
-    ----------
-    outcomes : list of Outcome
-    recorded : mapping of str to str
-        The manifest: digests by case.
-    listed : collection of str
-        The cases that the manifest has to have: those that run by default.
+    Args:
+        outcomes (list of Outcome):
+        recorded (mapping of str to str): The manifest: digests by case.
+        listed (collection of str): The cases that the manifest has to have: those that run by default.
     """
     ran: dict[tuple[str, str], int] = defaultdict(int)
     for outcome in outcomes:

@@ -51,10 +51,8 @@ def expected_digests(cases: Iterable[Case]) -> dict[str, str]:
 def expected_refusals(cases: Iterable[Case]) -> dict[str, Any]:
     """The invalid descriptors by case name, each with the error with which it is refused.
 
-    Raises
-    ------
-    ValueError
-        A descriptor is accepted.
+    Raises:
+        ValueError: A descriptor is accepted.
     """
     refusals: dict[str, Any] = {}
     for case in cases:

@@ -45,17 +45,12 @@ WENT_ON = "NOTHING: it went on with status 0"
 class Place:
     """Where commands run: on this host, or in a folder with a system of its own.
 
-    Attributes
-    ----------
-    name : str
-    folder : Path
-        Where the environment and the wheel are, as this host sees it.
-    prefix : sequence of str
-        Words before each command.
-    root : Path, optional
-        The folder that the commands see as the root.
-    variables : mapping of str to str
-        Of the environment, besides the host's.
+    Attributes:
+        name (str):
+        folder (Path): Where the environment and the wheel are, as this host sees it.
+        prefix (sequence of str): Words before each command.
+        root (Path, optional): The folder that the commands see as the root.
+        variables (mapping of str to str): Of the environment, besides the host's.
     """
 
     name: str
@@ -116,10 +111,8 @@ class Session:
     def timed(self, place: Place, what: str, *words: str, **variables: str) -> None:
         """Run a step and keep its time.
 
-        Raises
-        ------
-        SetupError
-            It failed.
+        Raises:
+            SetupError: It failed.
         """
         start = time.perf_counter()
         status, output = place.run(*words, **variables)
@@ -273,10 +266,8 @@ def windows_form(session: Session, wheel: Path) -> None:
 def step_of(part: str, source: str, session: Session, folder: Path, wheel: Path) -> Callable[[], None]:
     """What a part of the run does.
 
-    Raises
-    ------
-    SetupError
-        There is no such part.
+    Raises:
+        SetupError: There is no such part.
     """
 
     def environment() -> None:

@@ -27,16 +27,12 @@ def kernel_files(folder: Path = KERNELS) -> list[Path]:
 def run_clang_format(files: list[Path], *, check: bool) -> int:
     """Format files in place, or check them.
 
-    Parameters
-    ----------
-    files : list of Path
-    check : bool
-        Change nothing, and print each place where a file differs from its format.
+    Args:
+        files (list of Path):
+        check (bool): Change nothing, and print each place where a file differs from its format.
 
-    Returns
-    -------
-    int
-        The exit status of clang-format: not 0 where a checked file differs.
+    Returns:
+        int: The exit status of clang-format: not 0 where a checked file differs.
     """
     action = ["--dry-run", "--Werror"] if check else ["-i"]
     command = [get_executable("clang-format"), f"--style=file:{STYLE}", *action, *map(str, files)]

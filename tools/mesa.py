@@ -25,14 +25,10 @@ from tools.drivers import point_beside
 class Release:
     """A release of Mesa, and the Debian releases that have it.
 
-    Attributes
-    ----------
-    name : str
-        The beginning of the version text that the driver reports.
-    suites : tuple of str
-        The last one has Mesa; its dependencies may come from the others.
-    drivers : tuple of str
-        The drivers to unpack, as their libraries are called.
+    Attributes:
+        name (str): The beginning of the version text that the driver reports.
+        suites (tuple of str): The last one has Mesa; its dependencies may come from the others.
+        drivers (tuple of str): The drivers to unpack, as their libraries are called.
     """
 
     name: str
@@ -72,10 +68,8 @@ COMPILERS = Release("Mesa 26", ("sid",), ("intel", "freedreno", "nouveau", "asah
 def get(release: Release) -> None:
     """Unpack a release unless it is there, and make its Python.
 
-    Raises
-    ------
-    SetupError
-        The release is not available on this machine.
+    Raises:
+        SetupError: The release is not available on this machine.
     """
     if not release.description.exists():
         if not has_apt():

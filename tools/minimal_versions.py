@@ -44,10 +44,8 @@ REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[a-z,]+\])?(>=|==)([0-9.]+)(?:
 def constraints(requirements: Iterable[str]) -> list[str]:
     """For each requirement the lower end of what it allows: "numpy==1.24.*" for "numpy>=1.24".
 
-    Raises
-    ------
-    SetupError
-        A requirement has no lower end.
+    Raises:
+        SetupError: A requirement has no lower end.
     """
     found = []
     for requirement in requirements:

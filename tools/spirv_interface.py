@@ -116,16 +116,12 @@ def _read(code: bytes) -> _Module:
 def interface(code: bytes) -> dict[str, Any]:
     """The constants that a plan fills by name, in the manifest's form.
 
-    Returns
-    -------
-    dict
-        "push_constants": {name: [first 32-bit word, number of words]}; "specialization_constants": names in the order
-        of their ids, which are 0, 1, 2, ...
+    Returns:
+        dict: "push_constants": {name: [first 32-bit word, number of words]}; "specialization_constants": names in the
+            order of their ids, which are 0, 1, 2, ...
 
-    Raises
-    ------
-    ValueError
-        An id of a specialization constant is missing, or a constant has no name.
+    Raises:
+        ValueError: An id of a specialization constant is missing, or a constant has no name.
     """
     module = _read(code)
     push_constants = _push_constant_places(module)
@@ -145,11 +141,9 @@ def interface(code: bytes) -> dict[str, Any]:
 def places(code: bytes) -> dict[str, Any]:
     """What a module without names tells of its interface.
 
-    Returns
-    -------
-    dict
-        "push_constants": [first 32-bit word, number of words] of each; "specialization_constants": their ids in order;
-        LOCAL_SIZE_X: the id of that one, or None.
+    Returns:
+        dict: "push_constants": [first 32-bit word, number of words] of each; "specialization_constants": their ids in
+            order; LOCAL_SIZE_X: the id of that one, or None.
     """
     module = _read(code)
     return {

@@ -335,10 +335,8 @@ def unit_tests(wine: Wine, arguments: list[str], has_all: bool) -> bool:
 def reasons(report: Path) -> list[str]:
     """How many tests ran, how many failed and why: lines for the end of a long output.
 
-    Parameters
-    ----------
-    report : Path
-        The report of pytest, as JUnit XML.
+    Args:
+        report (Path): The report of pytest, as JUnit XML.
     """
     if not report.exists():
         return ["pytest died before its end; the last line of its output names the test"]

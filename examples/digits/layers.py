@@ -12,10 +12,8 @@ Array = np.ndarray
 class Layer(Protocol):
     """A function of a batch, with parameters.
 
-    Attributes
-    ----------
-    parameters, gradients : list of ndarray
-        Of equal shapes. `backward` writes the gradients.
+    Attributes:
+        parameters, gradients (list of ndarray): Of equal shapes. `backward` writes the gradients.
     """
 
     parameters: list[Array]
@@ -31,19 +29,13 @@ class Layer(Protocol):
 class Convolution:
     """A cross-correlation of rank 4, {n,c,h,w} with {m,c/group,k,k}, plus a bias.
 
-    Parameters
-    ----------
-    generator : Generator
-        Of the first weights, which are normal with variance 2 / fan-in (He).
-    channels, filters : int
-    size : int
-        Side of the filters.
-    stride : int
-    group : int
-        Channels and filters are cut into this many groups, which do not see each other.
+    Args:
+        generator (Generator): Of the first weights, which are normal with variance 2 / fan-in (He).
+        channels, filters (int):
+        size (int): Side of the filters.
+        stride (int):
+        group (int): Channels and filters are cut into this many groups, which do not see each other.
 
-    Notes
-    -----
     The input is padded with (size - 1) / 2 zeros on each side.
     """
 

@@ -19,10 +19,8 @@ MOMENTUM, SQUARES, LEAST = 0.9, 0.999, 1e-8
 class Network:
     """Pictures {n,1,8,8} of ink from 0 to 1, to a score for each digit, {n,10}.
 
-    Parameters
-    ----------
-    generator : Generator
-        Of the first weights, and of everything random in the training.
+    Args:
+        generator (Generator): Of the first weights, and of everything random in the training.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:
@@ -71,16 +69,11 @@ class Network:
     def train(self, pictures: Array, labels: Array, epochs: int, report: Callable[[int, float], None]) -> None:
         """Fit the parameters with Adam, on pictures that are moved by up to one pixel.
 
-        Parameters
-        ----------
-        pictures : ndarray
-            {n,1,8,8}, doubles.
-        labels : ndarray
-            {n}, integers from 0 to 9.
-        epochs : int
-            How often each picture is seen.
-        report : callable
-            Called after each epoch with its number, from 1, and its mean loss.
+        Args:
+            pictures (ndarray): {n,1,8,8}, doubles.
+            labels (ndarray): {n}, integers from 0 to 9.
+            epochs (int): How often each picture is seen.
+            report (callable): Called after each epoch with its number, from 1, and its mean loss.
         """
         parameters, gradients = self.parameters, self.gradients
         means, squares = ([np.zeros_like(parameter) for parameter in parameters] for _ in range(2))

@@ -34,10 +34,8 @@ QUANTIZED = ["Conv", "Relu", "Flatten", "Gemm", "Softmax"]
 def digits() -> tuple[Array, Array]:
     """scikit-learn's digits: pictures {n,8,8} UINT8 of ink from 0 to 16, and labels {n} UINT8.
 
-    Raises
-    ------
-    click.ClickException
-        scikit-learn is not installed.
+    Raises:
+        click.ClickException: scikit-learn is not installed.
     """
     try:
         from sklearn.datasets import load_digits
@@ -50,10 +48,8 @@ def digits() -> tuple[Array, Array]:
 def split(pictures: Array, labels: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Pictures with labels for the training, and others for the test.
 
-    Raises
-    ------
-    ValueError
-        A picture of the test is one of the training too.
+    Raises:
+        ValueError: A picture of the test is one of the training too.
     """
     training, test = (pictures[:TRAINING], labels[:TRAINING]), (pictures[TRAINING:], labels[TRAINING:])
     if {picture.tobytes() for picture in training[0]} & {picture.tobytes() for picture in test[0]}:
@@ -79,11 +75,9 @@ def quantized(model: onnx.ModelProto, pictures: Array) -> bytes:
     Weights have 7 bits: on x86 processors without VNNI, ONNX Runtime saturates sums of two products to 16 bits, and its
     results would depend on the processor.
 
-    Parameters
-    ----------
-    model : ModelProto
-    pictures : ndarray
-        {n,8,8} UINT8, which show the quantizer the range of each value.
+    Args:
+        model (ModelProto):
+        pictures (ndarray): {n,8,8} UINT8, which show the quantizer the range of each value.
     """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 

@@ -106,10 +106,8 @@ def _folder(folder: str, manifest: dict[str, Any]) -> Iterator[str]:
 def header(path: Path) -> str:
     """The comment with which a kernel begins, without its slashes.
 
-    Raises
-    ------
-    ValueError
-        It begins with something else.
+    Raises:
+        ValueError: It begins with something else.
     """
     lines = path.read_text(encoding="utf-8").splitlines()
     start = next(number for number, line in enumerate(lines) if not line.startswith("#version") and line)

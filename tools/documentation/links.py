@@ -35,19 +35,14 @@ def address(path: Path) -> str:
 def with_addresses(text: str, folder: Path, page_folder: Path | None = None) -> str:
     """The source of a page of docs/, in which links out of docs/ are addresses.
 
-    Parameters
-    ----------
-    text : str
-        Markdown.
-    folder : Path
-        The file's, from which its links start.
-    page_folder : Path, optional
-        The page's in docs/, if it is made of a file elsewhere: links to other pages then start there.
+    Args:
+        text (str): Markdown.
+        folder (Path): The file's, from which its links start.
+        page_folder (Path, optional): The page's in docs/, if it is made of a file elsewhere: links to other pages then
+            start there.
 
-    Raises
-    ------
-    ValueError
-        A link leads to no file of the repository.
+    Raises:
+        ValueError: A link leads to no file of the repository.
     """
 
     def replace(link: re.Match[str]) -> str:

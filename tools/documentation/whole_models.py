@@ -62,10 +62,8 @@ def figures() -> list[Figure]:
 def figures_of(record: dict[str, Any]) -> Iterator[Figure]:
     """The figures of a record of `dmlvk bench --model`.
 
-    Raises
-    ------
-    ValueError
-        It is another record, an output is wrong, or ONNX Runtime is not in it.
+    Raises:
+        ValueError: It is another record, an output is wrong, or ONNX Runtime is not in it.
     """
     if record.get("kind") != "model" or not is_correct(record):
         raise ValueError("not a record of `dmlvk bench --model --json`, or one with a wrong output")
@@ -156,10 +154,8 @@ def shown() -> list[Figure]:
 def written(text: str) -> str:
     """README's text with the table between its two marks.
 
-    Raises
-    ------
-    ValueError
-        The marks are not there.
+    Raises:
+        ValueError: The marks are not there.
     """
     made = "\n".join([*table(shown()), "", circumstances(shown()), ""])
     found, count = BETWEEN.subn(lambda marks: f"{marks[1]}{made}{marks[2]}", text)

@@ -70,10 +70,8 @@ def library(shim: str) -> Path:
 def get(shim: str) -> Path:
     """The library to preload; built unless it is there and newer than the files of this folder.
 
-    Raises
-    ------
-    SetupError
-        Packages, a C compiler or a part of Mesa's source is missing.
+    Raises:
+        SetupError: Packages, a C compiler or a part of Mesa's source is missing.
     """
     made = library(shim)
     sources = (Path(__file__), Path(__file__).with_name(f"{shim}.c"))
