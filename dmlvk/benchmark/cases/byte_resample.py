@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from dmlvk import ByteResampleDesc, DataType, TensorDesc, reference
-from dmlvk.benchmark.cases.max_pooling2 import CHANNELS, DIFFERENT_IMAGES, LAYOUTS, images_of, random_images
+from dmlvk import ByteResampleDesc, DataType, TensorDesc
+from dmlvk.benchmark.cases.max_pooling2 import CHANNELS, LAYOUTS, images_of, random_images, repeating
 from dmlvk.benchmark.cases.scale import Scale
 from dmlvk.conformance.case import Case, Workload
 from dmlvk.conformance.cases.byte_resample import coordinates_of, thresholds_of
@@ -36,15 +35,7 @@ def workload(batch: int, factor: int, layout: str) -> Workload:
         "coordinate_tensor": np.tile(coordinates_of("half_pixel", side, SIDE, numbers), 2),
         "threshold_tensor": thresholds_of("steps", scale, numbers),
     }
-    images = random_images("byte_resample", source)
-    different = images[:DIFFERENT_IMAGES]
-    few = replace(
-        desc,
-        input_tensor=TensorDesc(DataType.UINT8, different.shape),
-        output_tensor=TensorDesc(DataType.UINT8, (len(different), CHANNELS, SIDE, SIDE)),
-    )
-    expected = reference.run(few, input_tensor=different, **parameters)
-    return Workload(desc, {"input_tensor": images, **parameters}, np.resize(expected, desc.output_tensor.sizes))
+    return repeating(desc, random_images("byte_resample", source), **parameters)
 
 
 def cases(scale: Scale) -> Iterator[Case]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,18 @@ def random_images(name: str, tensor: TensorDesc) -> np.ndarray[Any, Any]:
     return np.resize(different, (batch, *shape[1:])).transpose(np.argsort(order))
 
 
+def repeating(desc: Any, images: np.ndarray[Any, Any], **parameters: np.ndarray[Any, Any]) -> Workload:
+    """An operator on images that repeat: the reference computes those that differ."""
+    different = images[:DIFFERENT_IMAGES]
+    few = replace(
+        desc,
+        input_tensor=TensorDesc(desc.input_tensor.data_type, different.shape),
+        output_tensor=TensorDesc(desc.output_tensor.data_type, (len(different), *desc.output_tensor.sizes[1:])),
+    )
+    expected = reference.run(few, input_tensor=different, **parameters)
+    return Workload(desc, {"input_tensor": images, **parameters}, np.resize(expected, desc.output_tensor.sizes))
+
+
 def workload(data_type: DataType, batch: int, window: tuple[int, int, int, int], layout: str) -> Workload:
     """Random images, and the reference's output for those that differ."""
     size, stride, padding, side = window
@@ -50,11 +63,7 @@ def workload(data_type: DataType, batch: int, window: tuple[int, int, int, int],
     output = MaxPooling2Desc(input_tensor=TensorDesc(data_type, sizes), **fields).output_tensor.sizes
     source = laid_out(data_type, sizes, layout)
     desc = MaxPooling2Desc(input_tensor=source, output_tensor=laid_out(data_type, output, layout), **fields)
-    images = random_images("max_pooling2", source)
-    different = images[:DIFFERENT_IMAGES]
-    few = MaxPooling2Desc(input_tensor=TensorDesc(data_type, different.shape), **fields)
-    expected = reference.run(few, input_tensor=different)
-    return Workload(desc, {"input_tensor": images}, np.resize(expected, desc.output_tensor.sizes))
+    return repeating(desc, random_images("max_pooling2", source))
 
 
 def cases(scale: Scale) -> Iterator[Case]:
