@@ -110,6 +110,18 @@ class FloatFinder:
             return False
 
 
+def is_quantized_alone(graph: Graph, name: str) -> bool:
+    """Whether nothing but views and QuantizeLinear nodes read a value."""
+    users, pending = graph.users(), [name]
+    while pending:
+        name = pending.pop()
+        following = [user for user in users.get(name, ()) if user.op_type != "QuantizeLinear"]
+        if name in graph.outputs or any(user.op_type not in BESIDE_MEANS or user.domain for user in following):
+            return False
+        pending += [each for user in following for each in user.writes]
+    return True
+
+
 class _Chain:
     """Nodes that compute one value from 8-bit sources; in an order in which they can run."""
 

@@ -275,7 +275,7 @@ def _parsed(content: bytes, place: str) -> onnx.ModelProto:
         proto.ParseFromString(content)
     except DecodeError as error:
         # A pointer of Git LFS, a page of a server, an archive and a path as bytes show there what they are.
-        rule = f"it begins with {content[:MOST_SHOWN]!r}"
+        rule = f"is it whole? It has {len(content):,} bytes, and begins with {content[:MOST_SHOWN]!r}"
         raise ModelError(f"{place}: this is no ONNX model: {_line(error)}; {rule}") from error
     return proto
 

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from dmlvk.data_type import DataType
-from dmlvk.onnx.byte_functions import BYTES, repeated, table_of
+from dmlvk.onnx.byte_functions import BYTES, is_quantized_alone, repeated, table_of
 from dmlvk.onnx.convolution import ConvolutionTensors, require_quantized, spatial_arrays
 from dmlvk.onnx.errors import NotOnDeviceError
 from dmlvk.onnx.graph import ROWS_OF_ONE_AXIS, Graph, Node
@@ -97,9 +97,12 @@ def plan_byte_table_mean(node: Node, builder: ProgramBuilder) -> None:
     source, mean = builder.value(node.inputs[0]), node.originals[-1]
     require_quantized(builder, node.inputs[0])
     table = table_of(builder.graph, node, [source.shape])
-    # With these, ONNX Runtime's sum may begin at -0, and its NaN have other bits.
-    if table.dtype != np.float32 or not np.isfinite(table).all() or (np.signbit(table) & (table == 0)).any():
-        raise NotOnDeviceError("its input has values that are no numbers, or -0")
+    if table.dtype != np.float32 or not np.isfinite(table).all():
+        raise NotOnDeviceError("its input has values that are no numbers, or no float32")
+    # ONNX Runtime's sum may begin at -0, which a QuantizeLinear takes for 0.
+    if (np.signbit(table) & (table == 0)).any() and not is_quantized_alone(builder.graph, node.outputs[0]):
+        raise NotOnDeviceError("its input has -0, and its output is not quantized")
+    table = table + np.float32(0)
     axes, lanes = _order_of_mean(mean, builder, source.shape)
     operands, output = _reduced(mean, builder, source, axes, np.float32)
     operands.own("table_tensor", table)

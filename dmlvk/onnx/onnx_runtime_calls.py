@@ -188,5 +188,5 @@ def names_of(output_names: Any) -> list[str]:
     names = list(output_names)
     wrong = [name for name in names if not isinstance(name, str)]
     if wrong:
-        raise TypeError(f"output_names has names, not {wrong[0]!r}")
+        raise TypeError(f"output_names has names, not {type(wrong[0]).__name__}")
     return [str(name) for name in names]

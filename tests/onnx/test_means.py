@@ -89,6 +89,14 @@ def test_a_mean_stays_on_the_host(
     assert place_of_mean(placed(device, *mean_of(shape, "ReduceMean", axes=axes, before=before))) == "host"
 
 
+def test_a_mean_of_negative_zeros_that_is_quantized(device: dmlvk.Device) -> None:
+    """As behind a HardSwish. The quantized mean is the same for either zero."""
+    model, feeds = mean_of((2, 7, 9, 6), "ReduceMean", axes=[2, 3], before=[("Neg", {})])
+    del model.graph.output[0]
+    feeds["x"][0, 0] = 0
+    assert place_of_mean(placed(device, model, feeds)) == "device"
+
+
 def test_a_mean_that_onnx_runtime_changes_stays_on_the_host(device: dmlvk.Device) -> None:
     """It moves a transpose behind a mean, and makes one node of a layer normalization."""
     before = [("Transpose", {"perm": [0, 3, 1, 2]})]
