@@ -132,7 +132,7 @@ BAD_MODELS = {
     "empty": "Graph output 'y' is not an output of any node",
     "unknown operator": "Absolutely",
     "attribute": "Unrecognized attribute: depth for operator Abs",
-    "bytes": "it begins with b'this is no model'",
+    "bytes": "It has 16 bytes, and begins with b'this is no model'",
     "no bytes": "this is no ONNX model: it is empty",
     "no file": "absent.onnx: the model cannot be read",
     "external data": "the external data of the tensor 'w' (location 'weights.bin'",
