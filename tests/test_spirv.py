@@ -61,6 +61,7 @@ FEATURE_KERNELS = {
     "byte_softmax/float32": {ROUNDING_MODE_RTE},
     "byte_softmax/rows": {ROUNDING_MODE_RTE},
     "byte_table_mean/float32": {ROUNDING_MODE_RTE},
+    "byte_table_mean/words": {ROUNDING_MODE_RTE},
     "element_wise_add/float32": {ROUNDING_MODE_RTE},
     **{f"_average_pooling/{path}_float32": {ROUNDING_MODE_RTE} for path in ("elements", "vectors", "rows")},
     "_dot4": {DOT_PRODUCT_INPUT_4X8_BIT_PACKED, DOT_PRODUCT},

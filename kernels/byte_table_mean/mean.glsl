@@ -4,9 +4,9 @@
 // lanes the first elements of a plane wait, so that the lanes begin at a multiple of 4 of all planes' elements. The groups
 // of LANES elements behind them are added to the lanes' sums, and what is left of the plane, fewer than LANES, waits as well.
 //     integers.comp adds in integers, which are exact on every device.
-//     float32.comp, which defines ROUNDS_TO_NEAREST, is for devices that promise to round to nearest even. A lane adds in
+//     float32.comp, which defines ROUNDS_TO_NEAREST, is for devices that promise to round to nearest even. It adds in
 //         floats if all numbers of the table have ordinary sizes: then no sum is a denormal or infinite.
-// The few other additions and the division are done in integers.
+// The division is done in integers.
 //
 // Loops: an invocation is a lane of a plane; workgroups take planes.
 //     the first bytes are on their way, while the table comes into shared memory
@@ -30,6 +30,7 @@ layout(constant_id = 3) const uint LANE_IS_OUTER = 0;  // whether a workgroup's 
 layout(constant_id = 4) const uint IS_EVEN = 0;  // whether a plane's elements are evenly spaced: width_stride apart
 layout(constant_id = 5) const uint TAKES_STATE = 0;
 layout(constant_id = 6) const uint LEAVES_STATE = 0;
+layout(constant_id = 7) const uint AT_ONCE = 8;  // bytes of a lane that are on their way together
 
 layout(push_constant) uniform PushConstants {
     uint input_start;  // bytes
@@ -63,26 +64,16 @@ const uint UNSIGNED_TYPES = 0;
 #include "quantized_linear_convolution/arithmetic.glsl"
 #include "quantized_linear_convolution/multiplier.glsl"
 #include "windows/sum.glsl"
+#include "byte_table_mean/ordinary.glsl"
 
 // Of a lane: its sum, an element before the groups, and one behind them.
 const uint STATES = 3;
 shared uint states[STATES * gl_WorkGroupSize.x];
 shared uint values[256];
-shared uint has_odd_values;
 
-// Bytes of a lane that are on their way together.
-const uint AT_ONCE = 8;
+const uint MOST_AT_ONCE = 16;
 
 const uint ALIGNMENT = 4;
-const uint NO_NUMBER = 0x7FC00000;
-const uint LEAST_ORDINARY = (127 - 60) << 23, LARGEST_ORDINARY = (127 + 60) << 23;
-const uint LEAST_SUM = (127 - 100) << 23, LARGEST_SUM = (127 + 100) << 23;
-
-bool is_between(uint bits, uint least, uint largest) {
-    uint magnitude = bits & 0x7FFFFFFF;
-    return magnitude == 0 || magnitude - least <= largest - least;
-}
-
 uint byte_at(uint plane_start, uint element) {
     uint at = plane_start;
     if (IS_EVEN != 0) {
@@ -100,26 +91,27 @@ uint value_at(uint plane_start, uint element) {
     return values[byte_at(plane_start, element)];
 }
 
-struct Bytes { uint bytes[AT_ONCE]; };
+struct Bytes { uint bytes[MOST_AT_ONCE]; };
 
 // The bytes of a lane's next turns. In place of those behind its last turn, that one's is read.
 Bytes load_bytes(uint plane_start, uint element, uint turn, uint turns) {
     Bytes next;
-    [[unroll]] for (uint i = 0; i < AT_ONCE; ++i)
-        next.bytes[i] = turns != 0 ? byte_at(plane_start, element + min(turn + i, turns - 1) * LANES) : 0;
+    [[unroll]] for (uint i = 0; i < MOST_AT_ONCE; ++i)
+        next.bytes[i] =
+            i < AT_ONCE && turns != 0 ? byte_at(plane_start, element + min(turn + i, turns - 1) * LANES) : 0;
     return next;
 }
 
 // A lane's sum with further elements, from `element` on, the first of which are loaded.
 uint sum_of_lane(uint sum, uint plane_start, uint element, uint turns, Bytes next) {
 #ifdef ROUNDS_TO_NEAREST
-    if (has_odd_values == 0 && is_between(sum, LEAST_SUM, LARGEST_SUM)) {
+    if (are_odd == 0 && is_between(sum, LEAST_SUM, LARGEST_SUM)) {
         precise float total = uintBitsToFloat(sum);
         for (uint turn = 0; turn < turns; turn += AT_ONCE) {
             Bytes now = next;
             next = load_bytes(plane_start, element, turn + AT_ONCE, turns);
-            [[unroll]] for (uint i = 0; i < AT_ONCE; ++i)
-                if (turn + i < turns)
+            [[unroll]] for (uint i = 0; i < MOST_AT_ONCE; ++i)
+                if (i < AT_ONCE && turn + i < turns)
                     total = total + uintBitsToFloat(values[now.bytes[i]]);
         }
         return floatBitsToUint(total);
@@ -132,44 +124,39 @@ uint sum_of_lane(uint sum, uint plane_start, uint element, uint turns, Bytes nex
 
 void load_values() {
     if (gl_LocalInvocationID.x == 0)
-        has_odd_values = 0;
+        are_odd = 0;
     barrier();
     for (uint i = gl_LocalInvocationID.x; i < 256; i += gl_WorkGroupSize.x) {
         uint value = table[push.table_start + i];
         values[i] = value;
         if (!is_between(value, LEAST_ORDINARY, LARGEST_ORDINARY))
-            atomicOr(has_odd_values, 1);
+            atomicOr(are_odd, 1);
     }
     barrier();
 }
 
-uint state_of(uint plane_of_group, uint lane, uint number) {
-    return states[(plane_of_group * LANES + lane) * STATES + number];
+uint state_of(uint plane, uint lane, uint number) {
+    return states[(plane * LANES + lane) * STATES + number];
 }
 
+// Lane i and i + LANES / 2 are added first, then i and i + LANES / 4, and so on; four of what is left behind the groups come
+// after the first step of eight lanes.
 uint mean_of(uint plane, uint waiting, uint rest) {
-    uint lanes[4];
-    uint total, next = 0;
-    if (LANES == 1) {
-        total = state_of(plane, 0, 0);
-    } else {
-        for (uint lane = 0; lane < 4; ++lane) {
-            lanes[lane] = state_of(plane, lane, 0);
-            if (LANES == 8)
-                lanes[lane] = added(lanes[lane], state_of(plane, lane + 4, 0));
-            if (LANES == 8 && rest >= 4)
-                lanes[lane] = added(lanes[lane], state_of(plane, lane, 2));
+    uint next = LANES == 8 && rest >= 4 ? 4 : 0;
+    [[dont_unroll]] for (uint distance = LANES / 2; distance != 0; distance /= 2) {
+        [[dont_unroll]] for (uint lane = 0; lane < distance; ++lane) {
+            uint sum = sum_of_two(state_of(plane, lane, 0), state_of(plane, lane + distance, 0));
+            if (distance == 4 && next != 0)
+                sum = sum_of_two(sum, state_of(plane, lane, 2));
+            states[(plane * LANES + lane) * STATES] = sum;
         }
-        next = LANES == 8 && rest >= 4 ? 4 : 0;
-        total = added(added(lanes[0], lanes[2]), added(lanes[1], lanes[3]));
     }
-    for (uint i = 0; i < waiting; ++i)
-        total = added(total, state_of(plane, i, 1));
-    for (; next < rest; ++next)
-        total = added(total, state_of(plane, next, 2));
-    if (kind_of(total) != FINITE)
-        return kind_of(total) == NOT_A_NUMBER ? NO_NUMBER : total;
-    return to_bits(divide(from_bits(total), from_count(push.count)));
+    uint total = state_of(plane, 0, 0);
+    [[dont_unroll]] for (uint i = 0; i < waiting; ++i)
+        total = sum_of_two(total, state_of(plane, i, 1));
+    [[dont_unroll]] for (; next < rest; ++next)
+        total = sum_of_two(total, state_of(plane, next, 2));
+    return quotient_of(total, push.count);
 }
 
 void main() {

@@ -55,7 +55,7 @@ RULES = {
         "max_pooling2:windows",
         "quantized_linear_average_pooling:windows:scales=equal;*",
     ),
-    "a mean of floats, in each order, of numbers of all kinds": ("byte_table_mean:planes", "byte_table_mean:form"),
+    "a mean of floats, in each order, of numbers of all kinds": ("byte_table_mean:*",),
     "planes of bytes between elements, to coordinates and by thresholds of all kinds": (
         "byte_resample:planes",
         "byte_resample:beside_a_line",

@@ -56,6 +56,23 @@ def test_any_layout_in_integers(device: dmlvk.Device, desc: ByteTableMeanDesc, s
 
 @pytest.mark.parametrize("lane_count", LANE_COUNTS)
 @pytest.mark.parametrize("is_last", [False, True], ids=["NCHW", "NHWC"])
+@pytest.mark.parametrize("plane", [(1, 4), (7, 8), (5, 4), (12, 11), (6, 38)])
+def test_planes_of_words(device: dmlvk.Device, lane_count: int, is_last: bool, plane: tuple[int, int]) -> None:
+    """Chunks of a plane begin and end anywhere in a sector; a workgroup has more planes than are left."""
+    sizes = (3, 52, *plane)
+    count = plane[0] * plane[1]
+    strides = (52 * count, 1, 52 * plane[1], 52) if is_last else None
+    desc = ByteTableMeanDesc(
+        input_tensor=TensorDesc(DataType.INT8, sizes, strides),
+        table_tensor=TensorDesc(DataType.FLOAT32, (256,)),
+        lane_count=lane_count,
+    )
+    for seed in (1, 2, 4):
+        check_against_reference(device, desc, memory_of(desc, seed), seed=seed, path="words")
+
+
+@pytest.mark.parametrize("lane_count", LANE_COUNTS)
+@pytest.mark.parametrize("is_last", [False, True], ids=["NCHW", "NHWC"])
 def test_planes_that_no_window_shows_whole(tight_device: dmlvk.Device, lane_count: int, is_last: bool) -> None:
     """Sums of lanes, and the elements that wait before and behind them, go from one dispatch to the next."""
     sizes = (1, 3, 1, 61, 97)

@@ -106,6 +106,18 @@ MUTANTS = (
         ("byte_table_mean:planes:lanes=8;*",),
     ),
     Mutant(
+        "what is left of a plane of words is added before its lanes are joined",
+        "byte_table_mean/words.comp",
+        (("words & ~1u : words", "words : words"),),
+        ("byte_table_mean:planes_of_words:lanes=8;*layout=NCHW;*",),
+    ),
+    Mutant(
+        "a chunk of a plane of words begins before the plane",
+        "byte_table_mean/words.comp",
+        (("gl_LocalInvocationID.x % CHUNK - words_before(start);", "gl_LocalInvocationID.x % CHUNK;"),),
+        ("byte_table_mean:planes_of_words:*layout=NCHW;*",),
+    ),
+    Mutant(
         "shares that are halves of a step round up",
         "byte_softmax/shares.glsl",
         (("low > its_low : (k & 1) != 0;", "low > its_low : true;"),),

@@ -9,13 +9,14 @@ import numpy as np
 
 from dmlvk.conformance.case import Workload
 from dmlvk.conformance.cases.by_declaration import declared_form
-from dmlvk.conformance.cases.combinations import DEVICES, PLANNERS_CHOICE, Groups, Parameters
+from dmlvk.conformance.cases.combinations import DEVICES, GPU_AND_OWN, PLANNERS_CHOICE, Groups, Parameters
 from dmlvk.conformance.cases.layouts import LIMITS
 from dmlvk.conformance.cases.values import random_array
 from dmlvk.data_type import DataType
 from dmlvk.operators import ByteTableMeanDesc
 from dmlvk.operators.byte_table_mean import LANE_COUNTS
-from dmlvk.planning import KERNEL_PATHS
+from dmlvk.planning.byte_table_mean import WORDS
+from dmlvk.planning.float32 import PATHS as PATHS_OF_NUMBERS
 from dmlvk.tensor_desc import TensorDesc
 
 # Rules that the declaration does not say, with descriptors that break them.
@@ -24,7 +25,7 @@ BROKEN_RULES: Mapping[str, Mapping[str, Any]] = {
     "lanes_of_no_order": {"lane_count": 2},
     "output_sizes": {"output_tensor.sizes": [3, 2, 1, 2]},
 }
-PATHS = (PLANNERS_CHOICE, *KERNEL_PATHS[ByteTableMeanDesc])
+PATHS = (PLANNERS_CHOICE, *PATHS_OF_NUMBERS)
 PLANES = {"one": (1, 1), "three": (1, 3), "row": (1, 7), "eleven": (1, 11), "square": (7, 7), "wide": (13, 17)}
 
 
@@ -57,8 +58,25 @@ GROUPS = Groups("byte_table_mean", declared_form(ByteTableMeanDesc))
 )
 def planes(numbers: np.random.Generator, p: Parameters) -> Workload:
     """Planes whose elements wait, fill the lanes or are left, in both layouts, with all kinds of numbers."""
-    sizes = (2, 5, *p.plane)
-    strides = (5 * p.plane[0] * p.plane[1], 1, 5 * p.plane[1], 5) if p.layout == "NHWC" else None
+    return _workload(numbers, p, 5)
+
+
+@GROUPS.of(
+    lanes=LANE_COUNTS,
+    plane={"one": (1, 4), "chunk": (8, 8), "odd": (7, 12), "square": (14, 14)},
+    layout=("NCHW", "NHWC"),
+    table=("scale", "sizes", "infinite"),
+    path=(WORDS,),
+    device=GPU_AND_OWN,
+)
+def planes_of_words(numbers: np.random.Generator, p: Parameters) -> Workload:
+    """More planes than a workgroup has, of words, which begin anywhere in what is read together."""
+    return _workload(numbers, p, 76)
+
+
+def _workload(numbers: np.random.Generator, p: Parameters, channels: int) -> Workload:
+    sizes = (2, channels, *p.plane)
+    strides = (channels * p.plane[0] * p.plane[1], 1, channels * p.plane[1], channels) if p.layout == "NHWC" else None
     desc = ByteTableMeanDesc(
         input_tensor=TensorDesc(DataType.UINT8, sizes, strides),
         table_tensor=TensorDesc(DataType.FLOAT32, (256,)),
