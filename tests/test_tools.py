@@ -265,14 +265,62 @@ def test_the_selection_under_wine_has_each_test_of_windows_and_a_sample() -> Non
     assert windows_selection.is_looked_at("tests/vulkan/test_memory.py")
     looked_at = [windows_selection.is_looked_at(f"tests/test_other{k}.py") for k in range(100)]
     assert 10 < sum(looked_at) < 40
-    assert "tools.windows_selection" in windows.chosen_tests(has_all=False)
-    assert "tools.windows_selection" not in windows.chosen_tests(has_all=True)
+
+
+def test_each_file_of_the_tests_runs_in_one_process_under_wine() -> None:
+    by_day, at_night = ([file for files in windows.processes(has_all) for file in files] for has_all in (False, True))
+    assert len(set(at_night)) == len(at_night)
+    assert set(by_day) == {file for file in at_night if windows_selection.is_looked_at(file)}
+    assert set(by_day) >= windows_selection.FILES_OF_WINDOWS
+    assert {"tests/test_window.py", "tests/planning/test_windows.py"} <= set(at_night)
+    assert not any(file.startswith(("tests/large/", *windows.LEFT_OUT)) for file in at_night)
+    assert max(map(len, windows.processes(True))) == windows.FILES_OF_A_PROCESS
+
+
+class _Wine:
+    """A Windows Python that dies the first `times` times that it is given a file with `dies` in its name."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.given: list[list[str]] = []
+
+    def python(self, *arguments: str, **variables: str) -> tuple[int, str]:
+        files = [argument for argument in arguments if argument.endswith(".py")]
+        self.given.append(files)
+        if any("dies" in file for file in files) and self.times > 0:
+            self.times -= 1
+            return 5, "collected 3 items\ntests/test_a.py::test_one PASSED\ntests/test_dies.py::test_two "
+        (report,) = (argument.partition("=")[2] for argument in arguments if argument.startswith("--junit-xml"))
+        cases = "".join(f"<testcase name='{file}'/>" for file in files)
+        (windows.ROOT / report).write_text(f"<testsuite>{cases}</testsuite>")
+        return 0, ""
+
+    def end(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("times", "passed", "died"), [(0, True, 0), (1, True, 1), (2, False, 2)])
+def test_files_of_a_process_that_dies_under_wine_run_again(
+    times: int, passed: bool, died: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "ROOT", tmp_path)
+    monkeypatch.setattr(windows, "REPORTS", tmp_path / "reports")
+    pieces = [["tests/test_a.py", "tests/test_dies.py"], ["tests/test_b.py"]]
+    monkeypatch.setattr(windows, "processes", lambda has_all: [list(piece) for piece in pieces])
+    wine = _Wine(times)
+    assert windows.unit_tests(wine, [], has_all=False) is passed  # type: ignore[arg-type]
+    again = [["tests/test_a.py"], ["tests/test_dies.py"]] if times else []
+    assert wine.given == [pieces[0], *again, pieces[1]]
+    first, *lines = windows.reasons(tmp_path / "reports")
+    assert first == f"{3 if passed else 2} tests ran, 0 failed, {died} processes died"
+    assert len(lines) == died
+    assert all("status 5" in line and line.endswith("tests/test_dies.py::test_two") for line in lines)
 
 
 def test_failures_are_told_by_reason_and_by_number(tmp_path: Path) -> None:
     """The reasons come from the report of a run of pytest."""
     file, report = tmp_path / "test_some.py", tmp_path / "report.xml"
-    assert windows.reasons(report) == ["pytest died before its end; the last line of its output names the test"]
+    assert windows.reasons(tmp_path) == ["0 tests ran, 0 failed, 0 processes died"]
     file.write_text(
         "import pytest\n"
         "@pytest.mark.parametrize('number', range(16))\n"
@@ -285,8 +333,8 @@ def test_failures_are_told_by_reason_and_by_number(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junit-xml", str(report), str(file)]
     subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    first, second, *lines, last = windows.reasons(report)
-    assert first == "17 tests ran, 15 failed"
+    first, second, *lines, last = windows.reasons(tmp_path)
+    assert first == "17 tests ran, 15 failed, 0 processes died"
     assert second == "3 times: Failed: a reason"
     assert lines[0] == "1 times: ValueError: 3"
     assert len(lines) == windows.MOST_REASONS - 1

