@@ -300,6 +300,7 @@ def test_a_device_that_did_not_close_is_not_held_against_the_resumed_run(
     assert finished.exit_code == 0, finished.output
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize(
     ("first", "then", "message"),
     [

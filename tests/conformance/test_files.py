@@ -116,6 +116,7 @@ def test_a_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="of files that Windows has not")
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("name", ["FIFO", "/dev/full"])
 @pytest.mark.parametrize("option", ["--json", "--junit", "--html", "--record-digests"])
 def test_a_file_that_takes_nothing_is_one_line_and_no_hang(name: str, option: str, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from dmlvk.conformance.results_file import read_device_runs, read_results
 from dmlvk.conformance.running import cluster as conformance_cluster
 from dmlvk.conformance.running.cluster import ClusterRunner
 from dmlvk.dask import prepare
+from tests.amount import THOROUGH
 
 DRILLS = ("--cases", "tests.conformance.drill_cases:good_cases")
 
@@ -41,7 +42,7 @@ def test_a_sample_of_the_suite_on_both_devices(client: Client, cluster: LocalClu
     files = {name: tmp_path / f"out.{name}" for name in ("html", "junit", "record-digests")}
     results = tmp_path / "out.json"
     reports = [argument for name, path in files.items() for argument in (f"--{name}", str(path))]
-    choice = ("--sample", "9", "--seed", "3", "--jobs", "1", "--repeat", "1")
+    choice = ("--sample", "9", "--seed", "3", "--jobs", "1", "--repeat", "1", *(() if THOROUGH else DRILLS))
     done = command(cluster, "conformance", *choice, "--json", str(results), *reports)
     assert done.exit_code == 0, done.output
     runs = read_device_runs(results)

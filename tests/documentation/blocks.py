@@ -58,6 +58,10 @@ class Program:
         """For people: "docs/onnx.md:16"."""
         return f"{self.path.relative_to(ROOT).as_posix()}:{self.blocks[0][0] + 1}"
 
+    def has(self, text: str) -> bool:
+        """Whether a text is in the code."""
+        return any(text in code for _, code in self.blocks)
+
     def run(self) -> None:
         """Run the code. An exception's traceback has the page's own lines.
 

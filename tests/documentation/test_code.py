@@ -24,7 +24,13 @@ def test_readme_runs_on_every_test_driver(
     program.run()
 
 
-@pytest.mark.parametrize("program", PAGES, ids=lambda program: program.name)
+# A page's cluster of its own takes ten seconds of a processor.
+BY_DAY_AND_AT_NIGHT = [
+    pytest.param(program, marks=pytest.mark.nightly) if program.has("LocalCluster(") else program for program in PAGES
+]
+
+
+@pytest.mark.parametrize("program", BY_DAY_AND_AT_NIGHT, ids=lambda program: program.name)
 def test_a_page_runs(
     program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

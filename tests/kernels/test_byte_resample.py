@@ -77,6 +77,7 @@ def test_any_layout_in_integers(device: dmlvk.Device, desc: ByteResampleDesc, se
     check_against_reference(device, desc, memory_of(desc, seed), seed=seed, path="integers")
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("sizes", [(1, 2, 130, 171), (1, 9, 3, 1400), (3, 40, 9, 8)], ids=str)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "far"])
 def test_planes_that_no_window_shows_whole(

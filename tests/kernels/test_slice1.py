@@ -266,6 +266,7 @@ def test_outputs_that_interleave(
     check_against_numpy(device, desc, 0, seed)
 
 
+@pytest.mark.half_by_day
 @pytest.mark.every_driver
 @pytest.mark.parametrize("data_type", DataType)
 @pytest.mark.parametrize("step", [1, -1, 2, -3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sys
 from functools import cache
 from types import ModuleType
@@ -61,9 +62,12 @@ def node_tests() -> dict[str, Any]:
     """ONNX's tests of one node, whose operator the device has."""
     from onnx.backend.test.case import node
 
-    for pool in ("averagepool", "lppool"):  # in Python they take seconds, and no such node is the device's
-        name = f"{node.__name__}.{pool}"
-        sys.modules.setdefault(name, ModuleType(name))
+    # A module has the tests of the operator in its name. Those of others, made in Python, take seconds.
+    wanted = {"clip", *(operator.lower() for operator in OPERATORS)}  # a Clip without bounds is an Identity
+    for module in pkgutil.iter_modules(node.__path__):
+        if module.name not in wanted and not module.ispkg:
+            name = f"{node.__name__}.{module.name}"
+            sys.modules.setdefault(name, ModuleType(name))
     state = np.random.get_state()
     with np.errstate(all="ignore"):
         cases = node.collect_testcases(None)

@@ -367,6 +367,7 @@ BESIDE += [
 ]
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize(("group", "mover", "is_before"), BESIDE)
 def test_movement_beside_a_group(device: dmlvk.Device, group: str, mover: str, is_before: bool) -> None:
     """ONNX Runtime moves conversions past some operators, and replaces groups that come about by that. Others not."""

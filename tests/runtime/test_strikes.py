@@ -56,6 +56,6 @@ def test_an_exception_at_any_line_of_any_call(device: dmlvk.Device, variant: str
 @needs_signals
 @pytest.mark.parametrize(("variant", "raises"), SIGNALS)
 def test_a_signal_handler_that_calls(device: dmlvk.Device, variant: str, raises: bool) -> None:
-    seconds = 60 if THOROUGH else 2
+    seconds = 60 if THOROUGH else 1
     options = ["--raises"] if raises else []
     assert " made, " in run("nested_calls", device, "--variant", variant, "--seconds", str(seconds), *options)

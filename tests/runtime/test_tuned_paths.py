@@ -305,6 +305,7 @@ def test_descriptors_that_cannot_be_read_are_named_by_their_line(opened: dmlvk.D
     assert "seen.jsonl, line 2" in result.output
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("damage", damages(), ids=str)
 def test_whatever_lies_in_place_of_the_choices_is_as_if_there_were_none(
     opened: dmlvk.Device, damage: Damage, monkeypatch: pytest.MonkeyPatch

@@ -223,6 +223,7 @@ def test_without_a_writable_folder_there_is_no_cache(
     assert use(device) == b""
 
 
+@pytest.mark.half_by_day
 @pytest.mark.parametrize("damage", damages(), ids=str)
 def test_whatever_lies_in_place_of_the_file_is_a_miss(device: dmlvk.Device, folder: Path, damage: Damage) -> None:
     """A regular file of this name is ours and is replaced. Anything else stays."""

@@ -112,7 +112,7 @@ def check(gpu: dmlvk.Device, form: str, desc: QuantizedLinearConvolutionDesc, ar
     run(gpu, desc, arrays, expected, "depthwise")
 
 
-@pytest.mark.half_by_day
+@pytest.mark.quarter_by_day
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize(
     ("x_type", "w_type", "zero_points"),
@@ -138,7 +138,7 @@ def test_types_and_zero_points(
     check(gpu, form, desc, arrays)
 
 
-@pytest.mark.half_by_day
+@pytest.mark.quarter_by_day
 @pytest.mark.parametrize(
     ("channels", "size", "taps", "attributes"),
     [
