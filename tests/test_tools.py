@@ -292,7 +292,7 @@ class _Wine:
             return 5, "collected 3 items\ntests/test_a.py::test_one PASSED\ntests/test_dies.py::test_two "
         (report,) = (argument.partition("=")[2] for argument in arguments if argument.startswith("--junit-xml"))
         cases = "".join(f"<testcase name='{file}'/>" for file in files)
-        (windows.ROOT / report).write_text(f"<testsuite>{cases}</testsuite>")
+        (windows.REPORTS.parent / report).write_text(f"<testsuite>{cases}</testsuite>")
         return 0, ""
 
     def end(self) -> None:

@@ -86,7 +86,7 @@ EXCLUDED = {
 SAMPLE_DEVICES = ["llvmpipe", "SwiftShader"]
 # Number of reasons of failed tests that are named at the end, the most common first.
 MOST_REASONS = 10
-# Files of tests that a process runs. To start one takes 5 s of a processor; one that dies takes all its results with it.
+# Files of tests that a process runs. To start one takes 5 s of a processor; one that dies takes its results with it.
 FILES_OF_A_PROCESS = 6
 # For a process of pytest, or for the sample: it ends a hang, and nothing here takes as long.
 LIMIT_SECONDS = 1800
