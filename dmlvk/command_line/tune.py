@@ -40,7 +40,12 @@ if TYPE_CHECKING:
     default=None,
     help="Descriptors to tune for in place of cases, a JSON object a line: what $DMLVK_RECORD has written.",
 )
-@click.option("--batch", type=click.IntRange(1), default=None, help="Images of a case. Default: 64, on a CPU driver 1.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=None,
+    help="Images of a case or a model. Default: 64, on a CPU driver and of MODEL 1.",
+)
 @click.option("--rounds", type=click.IntRange(1), default=10, show_default=True, help="Fewer where they take long.")
 @click.option(
     "--rates",
@@ -66,7 +71,7 @@ def tune(
 
     With MODEL, an ONNX file: for each different layer of the model, the paths and tiles that are estimated to be close,
     as `InferenceSession.tune` does. What was measured before is not measured again, and an interrupted run keeps what
-    it has. A dimension of any size is 1; `session.tune(feeds)` takes others.
+    it has. A first dimension of any size is --batch, another one 1; `session.tune(feeds)` takes others.
 
     Device.compile takes a remembered path from then on, unless one is forced, as long as device, driver and kernels are
     the same. Every result is checked; ends with status 1 if any is not the reference's, bit for bit.
@@ -85,9 +90,9 @@ def tune(
         _list()
         return
     if model is not None:
-        if patterns or descriptors is not None or batch is not None or measures_rates:
-            raise click.UsageError("a model is tuned whole: leave out --case, --descriptors, --batch and --rates")
-        _tune_model(model, selector)
+        if patterns or descriptors is not None or measures_rates:
+            raise click.UsageError("a model is tuned whole: leave out --case, --descriptors and --rates")
+        _tune_model(model, selector, batch)
         return
     if measures_rates:
         if patterns or descriptors is not None or batch is not None:
@@ -129,25 +134,28 @@ def tune(
         raise click.ClickException(f"a path's result is DIFFERENT from the reference: {', '.join(wrong)}")
 
 
-def _tune_model(model: Path, selector: str | None) -> None:
+def _tune_model(model: Path, selector: str | None, batch: int | None) -> None:
     """Tune the layers of an ONNX file."""
     from dmlvk.command_line.run_onnx import random_feeds
     from dmlvk.command_line.terminal import shown_progress
 
     try:
+        import numpy as np
+
         from dmlvk.onnx import InferenceSession, ModelError
+        from dmlvk.onnx.random_feeds import random_batch
     except ImportError as error:
         raise click.ClickException(one_line(error)) from error
     terminal = console()
-    layers = 0
+    has_begun = False
     try:
         with shown_progress(terminal, 1) as progress:
             progress(model.name)
             show = progress.parts("paths compiled or measured")
 
             def count(done: int, of: int) -> None:
-                nonlocal layers
-                layers = of  # of the last call, which compiles each layer by the path that was chosen
+                nonlocal has_begun
+                has_begun = True
                 show(done, of)
 
             with warnings.catch_warnings():
@@ -155,15 +163,19 @@ def _tune_model(model: Path, selector: str | None) -> None:
                 session = InferenceSession(model, device=selector)
             file = device_files.require_place(tuned_paths.TunedPaths(session.device.profile).file)
             session.device.compile_progress = count
-            session.tune(random_feeds(session))
+            if batch is None:
+                feeds = random_feeds(session)
+            else:
+                feeds = random_batch(np.random.default_rng(0), session.get_inputs(), batch)
+            session.tune(feeds)
     except ModelError as error:
         raise click.ClickException(one_line(error)) from error
     except KeyboardInterrupt:
-        if not layers:
+        if not has_begun:
             raise
         echo(f"Interrupted: what was measured until then is remembered in {file}", is_error=True)
         click.get_current_context().exit(INTERRUPTED)
-    terminal.print(f"Layers: {layers}; the fastest path of each is remembered in {file}", soft_wrap=True)
+    terminal.print(f"The fastest path of each layer is remembered in {file}", soft_wrap=True)
 
 
 def _work(

@@ -16,6 +16,7 @@ from dmlvk.onnx.profile import Profile
 from dmlvk.onnx.program import Array, Program, Value
 from dmlvk.onnx.quantized_inputs import QuantizedInput, quantized_on_host
 from dmlvk.operators.element_wise_quantize_linear import ConversionDesc
+from dmlvk.runtime import tuning
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
 from dmlvk.runtime.device import Device
@@ -256,6 +257,24 @@ class Execution:
     def in_device_memory(self) -> Execution:
         """The same program with inputs, outputs and weights of its own, all of them in the device's memory."""
         return Execution(self._device, self._plan, self._outputs, uses_host=False)
+
+    def tune(self) -> None:
+        """Measure by which kernel paths all dispatches together take the least time: see `tuning.tune_together`.
+
+        Of an execution `in_device_memory`: the time of the bus varies more than that of a path.
+        """
+        if not self.bindings:
+            return
+        operations = self.program.operations
+
+        def bound(number: int, operator: CompiledOperator[Any]) -> Binding:
+            if operator.has_state:
+                operator.initialize(**operations[number].owned)
+            return operator.bind(**self._places[number])
+
+        device = self._device
+        whole = tuning.WholeSequence(device.engine, self._operators, self.bindings, bound)
+        tuning.tune_together(device.engine, device.compile, whole, device.compile_progress)
 
     def run(self, given: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the dispatches. The outputs are valid until the next run."""

@@ -45,7 +45,7 @@ class ModelOnDevice:
     is_fastest: whether nodes that the device could run go to the host where that costs less. Otherwise whatever can
         runs on the device.
     host_steps: the host's, which those of other devices and of other runs at once share.
-    tunes: whether the kernel paths of layers are measured before they are compiled: see `Device.compile_all`.
+    tunes: whether the kernel paths of layers are measured before the first run.
     first: of the same device, for a model that runs there at the same time: the two share plans and weights.
     last: that of the last run.
     direct: a run like the last one.
@@ -66,6 +66,7 @@ class ModelOnDevice:
         self.device = device
         self._first = first
         self._tunes = tunes
+        self._is_cpu = device.profile.device_type is DeviceType.CPU
         self._channels_last = channels_last
         self._host_steps = host_steps
         self._costs = crossings.costs_of(device.profile) if is_fastest else None
@@ -107,9 +108,15 @@ class ModelOnDevice:
         self.turns.run(self._tune, feeds)
 
     def _tune(self, feeds: Mapping[str, Any]) -> None:
-        tunes, self._tunes = self._tunes, True
+        # On a GPU layers are measured among each other, as they run.
+        tunes, self._tunes = self._tunes, self._is_cpu
         try:
-            self._new_schedule(feeds)
+            schedule = self._new_schedule(feeds)
+            if not self._tunes:
+                self._values(schedule, _held(feeds))
+                for step in schedule.steps:
+                    if isinstance(step, DeviceStep) and step.last is not None:
+                        step.last.in_device_memory().tune()
         finally:
             self._tunes = tunes
         self.forget_plans()
@@ -177,8 +184,9 @@ class ModelOnDevice:
         graph, folded, kinds = sized(self._graph, given)
         on_host = dict(self._obstacles) if graph is self._graph else placement.obstacles(graph)
         sizes = None if graph is self._graph else _sizes(feeds)
-        is_cpu = self.device.profile.device_type is DeviceType.CPU
-        if self._costs is None and is_cpu and not self._tunes:
+        if self._tunes and not self._is_cpu:
+            self._tune(feeds)
+        if self._costs is None and self._is_cpu and not self._tunes:
             return Schedule(graph, on_host, folded, sizes=sizes, work=crossings.host_work(graph, kinds))
         division = crossings.Division({}, 0.0, math.inf)
         while True:
@@ -189,7 +197,7 @@ class ModelOnDevice:
             if not refused:
                 break
             on_host |= refused
-        if self._tunes or not is_cpu:  # CPU drivers keep few pipelines
+        if self._tunes or not self._is_cpu:  # CPU drivers keep few pipelines
             self.device.compile_all(descs, tune=self._tunes)
         work = crossings.host_work(graph, kinds)
         schedule = Schedule(graph, on_host | cheaper, folded, sizes=sizes, work=work)

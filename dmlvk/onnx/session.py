@@ -293,9 +293,9 @@ class InferenceSession(Pickled):
     def tune(self, input_feed: Any = None) -> None:
         """Measure the kernel paths of the model's layers on its devices, and remember the fastest of each.
 
-        They hold for these layers on this device, driver and set of kernels, in all later programs, and no result
-        depends on them. What was measured before is not measured again; what an interrupted measurement has found is
-        kept.
+        On a GPU a path is timed among all other layers, where it finds code and weights as in a run. The choices hold
+        for these layers on this device, driver and set of kernels, in all later programs, and no result depends on
+        them. What was measured before is not measured again; what an interrupted measurement has found is kept.
         `device.compile_progress` shows how far it is.
 
         Args:

@@ -75,6 +75,10 @@ class CompiledOperator(OfDevice, Pickled, Generic[Described]):
     def __repr__(self) -> str:
         return f"<dmlvk.CompiledOperator {self.desc.operator_name} ({self.plan.path}) on {self.engine.name}>"
 
+    def another(self) -> CompiledOperator[Described]:
+        """The same kernels for other contents of the tensors that are OWNED_BY_DML."""
+        return CompiledOperator(self.desc, self._implementation)
+
     @property
     def plan(self) -> Plan:
         """The plan for tensors with memory of their own. Until its kernels are compiled, another plan may run."""

@@ -350,9 +350,7 @@ class Device(NotCopied):
 
         self.require_open()
         if tune:
-            if self.engine.tuned_paths is None:
-                raise ValueError("tune: this device plans for another profile, of which no measurement says anything")
-            tuning.tune(self.engine, self.compile, self.engine.tuned_paths, listed, self.compile_progress)
+            tuning.tune(self.engine, self.compile, listed, self.compile_progress)
             for desc in listed:
                 self._operators.pop((desc, None), None)
         chosen = [self._chosen_plan(desc, _forced_path(desc)) for desc in listed]

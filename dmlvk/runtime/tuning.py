@@ -3,14 +3,19 @@
 `Device.compile_all(descs, tune=True)` measures the paths that are estimated to be close, `dmlvk tune` all of them.
 Paths and tiles take turns, each in a sequence of the same operator one after the other; the least time counts. A GPU is
 timed by its timestamps, a CPU driver by the processor's clock.
+
+A session's paths are measured on a GPU within all of its dispatches (`tune_together`). There code and weights come from
+memory, not from caches, and a further pipeline costs its code: a path that is the fastest alone may be slow.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -20,7 +25,7 @@ import numpy.typing as npt
 
 from dmlvk import planning
 from dmlvk.device_profile import DeviceType
-from dmlvk.errors import DeviceError
+from dmlvk.errors import DeviceError, OutOfMemoryError
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime.binding import Binding
 from dmlvk.runtime.compiled_operator import CompiledOperator
@@ -48,6 +53,9 @@ STEADY_SECONDS, LONGEST_SECONDS = 0.25, 1.0
 JOBS_OF_A_CORE = 3
 # The most paths that take turns with each other.
 MOST_AT_ONCE = 12
+# A path in a whole sequence takes turns with the one taken so far. It has to win all but a few, and to save more than
+# the same paths do that are bound anew, so often: where weights lie makes up to 1% on an H200.
+TURNS, LOST_TURNS, BOUND_ANEW = 15, 3, 4
 POISON = b"\xa5"
 OTHER_BITS = "result DIFFERENT"
 
@@ -62,20 +70,22 @@ class Tuning:
     """What was measured for one descriptor.
 
     planned: the planner's own choice.
-    seconds: of one run, by each path whose result is right.
+    seconds: of one run, by each path whose result is right; or of the whole sequence, by each that was taken in it.
     faults: what is wrong with each of the other paths.
+    margin: by this factor a path must be faster than the planner's choice.
     """
 
     desc: OperatorDesc
     planned: str
     seconds: Mapping[str, float]
     faults: Mapping[str, str]
+    margin: float = MARGIN
 
     @property
     def path(self) -> str | None:
         """The fastest path; None if the planner's choice is as good, or no path is right."""
         best = min(self.seconds, key=self.seconds.__getitem__, default=self.planned)
-        is_faster = self.seconds.get(best, math.inf) * MARGIN < self.seconds.get(self.planned, math.inf)
+        is_faster = self.seconds.get(best, math.inf) * self.margin < self.seconds.get(self.planned, math.inf)
         return best if is_faster else None
 
     def remember(self, choices: TunedPaths) -> None:
@@ -90,7 +100,6 @@ class Tuning:
 def tune(
     engine: Engine,
     compile: Compile,
-    choices: TunedPaths,
     descs: Iterable[OperatorDesc],
     progress: Callable[[int, int], object] | None,
 ) -> None:
@@ -103,8 +112,111 @@ def tune(
     A path that gives other bits than the planner's choice, or that the driver refuses, is not taken, which a warning
     says.
 
+    Raises ValueError: the device plans for another profile.
     Raises OSError: the cache folder cannot be written.
     """
+    for layers, operators, show in _to_measure(engine, compile, descs, progress):
+        for desc, paths in layers.items():
+            _remember(engine, _measured(engine, desc, paths, operators))
+            for _ in paths:
+                show()
+
+
+def tune_together(
+    engine: Engine, compile: Compile, whole: WholeSequence, progress: Callable[[int, int], object] | None
+) -> None:
+    """As `tune`, for all operators of a sequence on a GPU: a path is taken if the whole sequence is faster with it."""
+    for layers, operators, show in _to_measure(engine, compile, whole.descs, progress):
+        # All results are compared first: while the host does that, the GPU's clock falls.
+        faults = {desc: _bound(engine, desc, paths, operators)[1] for desc, paths in layers.items()}
+        whole.warm_up()
+        for desc, paths in layers.items():
+            right = {path: operators[desc, path] for path in paths if path not in faults[desc]}
+            seconds = whole.take_fastest(desc, paths[0], right) if paths[0] in right else {}
+            _remember(engine, Tuning(desc, paths[0], seconds, faults[desc], margin=1.0))
+            for _ in paths:
+                show()
+
+
+class WholeSequence:
+    """Operators one after the other, of which each path is timed among all the others.
+
+    descs: each different one once, those that take the most time first.
+    bind: makes the binding with a number of another operator for its descriptor.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        operators: SequenceOf[CompiledOperator[Any]],
+        bindings: SequenceOf[Binding],
+        bind: Callable[[int, CompiledOperator[Any]], Binding],
+    ) -> None:
+        self._engine, self._bind = engine, bind
+        self._operators, self._bindings = operators, list(bindings)
+        self._numbers: dict[OperatorDesc, list[int]] = {}
+        for number, operator in enumerate(operators):
+            self._numbers.setdefault(operator.desc, []).append(number)
+        self.descs = sorted(
+            self._numbers, key=lambda desc: -sum(bindings[number].total_seconds for number in self._numbers[desc])
+        )
+        self._chance: float | None = None
+
+    def warm_up(self) -> None:
+        """Run until nothing gets faster, and find out what chance saves."""
+        sequence = _sequence(self._engine, self._bindings)
+        least, begin = math.inf, time.perf_counter()
+        fell = now = begin
+        while now - fell < STEADY_SECONDS and now - begin < LONGEST_SECONDS:
+            taken, now = _timed(self._engine, sequence), time.perf_counter()
+            fell = now if taken * MARGIN < least else fell
+            least = min(least, taken)
+        if self._chance is None:
+            self._chance = max(
+                abs(statistics.median(self._saved(self._bound_anew(), TURNS))) for _ in range(BOUND_ANEW)
+            )
+
+    def _bound_anew(self) -> list[Binding]:
+        return [self._bind(number, operator.another()) for number, operator in enumerate(self._operators)]
+
+    def take_fastest(
+        self, desc: OperatorDesc, planned: str, operators: Mapping[str, CompiledOperator[Any] | str]
+    ) -> dict[str, float]:
+        """The seconds of the sequence by the planned path, and by each that was faster than the one taken before."""
+        seconds = {planned: _seconds(self._engine, self._bindings)}
+        for path, operator in operators.items():
+            if path == planned or isinstance(operator, str):
+                continue
+            bindings = list(self._bindings)
+            try:
+                for number in self._numbers[desc]:
+                    bindings[number] = self._bind(number, operator.another())
+            except OutOfMemoryError:
+                continue
+            saved = self._saved(bindings, LOST_TURNS)
+            if saved and statistics.median(saved) > (self._chance or 0.0):
+                seconds[path] = min(seconds.values()) - statistics.median(saved)
+                self._bindings = bindings
+        return seconds
+
+    def _saved(self, bindings: list[Binding], most_lost: int) -> list[float]:
+        """What other bindings save in each turn; nothing if they lose more than so many."""
+        taken, other = (_sequence(self._engine, each) for each in (self._bindings, bindings))
+        saved: list[float] = []
+        lost = 0
+        while len(saved) < TURNS and lost <= most_lost:
+            saved.append(_timed(self._engine, taken) - _timed(self._engine, other))
+            lost += saved[-1] <= 0
+        return saved if lost <= most_lost else []
+
+
+def _to_measure(
+    engine: Engine, compile: Compile, descs: Iterable[OperatorDesc], progress: Callable[[int, int], object] | None
+) -> Iterator[tuple[dict[OperatorDesc, list[str]], Operators, Callable[[], None]]]:
+    """Descriptors that were not measured, in groups, with their close paths, compiled, and what shows a step."""
+    choices = engine.tuned_paths
+    if choices is None:
+        raise ValueError("tune: this device plans for another profile, of which no measurement says anything")
     pending = [desc for desc in dict.fromkeys(descs) if not choices.has(desc)]
     paths = {desc: planning.close_paths(desc, engine.profile) for desc in pending}
     show = _steps(2 * sum(len(found) for found in paths.values() if len(found) > 1), progress)
@@ -112,17 +224,18 @@ def tune(
         if len(paths[desc]) == 1:
             choices.remember(desc, None, {})  # nothing else is close
     for layers in _groups({desc: found for desc, found in paths.items() if len(found) > 1}):
-        operators = _compiled(compile, [(desc, path) for desc in layers for path in paths[desc]], show)
-        for desc in layers:
-            found = _measured(engine, desc, paths[desc], operators)
-            for path, fault in found.faults.items():
-                text = f"gives other bits than path {found.planned!r}" if fault is OTHER_BITS else fault
-                warning = f"{desc.operator_name}: path {path!r}: {text} on {engine.name}, and is not taken"
-                warnings.warn(warning, RuntimeWarning, stacklevel=4)
-            if found.seconds:
-                found.remember(choices)
-            for _ in paths[desc]:
-                show()
+        jobs = [(desc, path) for desc in layers for path in paths[desc]]
+        yield {desc: paths[desc] for desc in layers}, _compiled(compile, jobs, show), show
+
+
+def _remember(engine: Engine, found: Tuning) -> None:
+    """Remember a result, and warn of paths that are not taken."""
+    for path, fault in found.faults.items():
+        text = f"gives other bits than path {found.planned!r}" if fault is OTHER_BITS else fault
+        warning = f"{found.desc.operator_name}: path {path!r}: {text} on {engine.name}, and is not taken"
+        warnings.warn(warning, RuntimeWarning, stacklevel=5)
+    if found.seconds and engine.tuned_paths is not None:
+        found.remember(engine.tuned_paths)
 
 
 def tune_one(
@@ -211,7 +324,20 @@ def _measured(
     expected: bytes | None = None,
     rounds: int = ROUNDS,
 ) -> Tuning:
-    """Time an operator by each path, in turns.
+    """Time an operator by each path, in turns: see `_bound`."""
+    bindings, faults = _bound(engine, desc, paths, operators, inputs, expected)
+    return Tuning(desc, next(iter(paths)), times_in_turns(engine, bindings, rounds), faults)
+
+
+def _bound(
+    engine: Engine,
+    desc: OperatorDesc,
+    paths: Iterable[str],
+    operators: Operators,
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
+    expected: bytes | None = None,
+) -> tuple[dict[str, Binding], dict[str, str]]:
+    """A binding by each path whose result is right, and what is wrong with each of the other paths.
 
     inputs: random elements if they are not given.
     expected: the bytes of the right output; if they are not given, the first path's, which is the planner's choice.
@@ -249,7 +375,7 @@ def _measured(
             bindings[path] = binding
         else:
             faults[path] = OTHER_BITS
-    return Tuning(desc, next(iter(paths)), times_in_turns(engine, bindings, rounds), faults)
+    return bindings, faults
 
 
 def times_in_turns(engine: Engine, bindings: Mapping[str, Binding], rounds: int) -> dict[str, float]:

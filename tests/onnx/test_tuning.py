@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,12 @@ import pytest
 
 import dmlvk
 from dmlvk import planning
-from dmlvk.onnx import InferenceSession
+from dmlvk.onnx import InferenceSession, on_device
 from dmlvk.operators import OperatorDesc
 from dmlvk.runtime import tuned_paths, tuning
+from dmlvk.runtime.binding import Binding
+from dmlvk.runtime.engine import Engine
+from dmlvk.runtime.sequence import Sequence
 from tests.onnx.models import convolution, convolution_parameters, model_of
 
 
@@ -53,6 +57,43 @@ def test_a_session_takes_what_was_measured(own: dmlvk.Device, at_once: bool) -> 
     assert choice.path == "direct"
     again = InferenceSession(model, own, placement="device")
     np.testing.assert_array_equal(again.run(None, feeds), expected)
+
+
+@pytest.mark.parametrize(("saves", "taken"), [(0.2, "direct"), (0.05, None), (-0.2, None)])
+def test_on_a_gpu_a_path_is_taken_if_the_whole_run_is_faster(
+    device: dmlvk.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saves: float, taken: str | None
+) -> None:
+    """By more than chance saves: bound anew, the same paths take a tenth longer or less here."""
+    monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(planning, "close_paths", lambda desc, profile: ["integer", "direct"])
+    monkeypatch.setattr(tuning, "STEADY_SECONDS", 0.0)
+    monkeypatch.setattr(on_device, "DeviceType", SimpleNamespace(CPU=None))
+    recorded: list[list[Binding]] = []
+    sequence, times = tuning._sequence, {"integer": 1.0, "direct": 1.0 - saves}
+
+    def record(engine: Engine, bindings: list[Binding]) -> Sequence:
+        recorded.append(bindings)
+        made = sequence(engine, bindings)
+        late = {3: 0.1, 7: -0.1}.get(len(recorded), 0.0)
+        seconds[id(made)] = made, sum(times.get(each.plan.path, 1.0) for each in bindings) + late
+        return made
+
+    seconds: dict[int, tuple[Sequence, float]] = {}
+    monkeypatch.setattr(tuning, "_sequence", record)
+    monkeypatch.setattr(tuning, "_timed", lambda _, made: seconds[id(made)][1])
+    with dmlvk.Device(device.name) as opened:
+        model, feeds = model_and_input()
+        session = InferenceSession(model, opened, placement="device")
+        expected = session.run(None, feeds)
+        session.tune(feeds)
+        found = session.run(None, feeds)
+        np.testing.assert_array_equal(found, expected)
+        (choice,) = tuned_paths.read(tuned_paths.TunedPaths(opened.profile).file)
+        assert choice.path == taken
+        assert (session._bindings()[0][0].plan.path == "direct") == (taken == "direct")
+        count = len(recorded)
+        session.tune(feeds)
+        assert len(recorded) == count, "what is remembered is not measured again"
 
 
 def test_sizes_that_a_model_leaves_open_need_inputs(own: dmlvk.Device) -> None:

@@ -252,14 +252,16 @@ def test_the_command_tunes_a_model(opened: dmlvk.Device, tmp_path: Path, monkeyp
     onnx.save(model, file)
     result = run(str(file), "--device", opened.profile.name)
     assert result.exit_code == 0, result.output
-    assert "Layers: 1; the fastest path of each is remembered in" in result.output
+    assert "The fastest path of each layer is remembered in" in result.output
     (choice,) = read_choices(TunedPaths(opened.profile).file)
     assert choice.descriptor["output_tensor"]["sizes"] == [1, 8, 5, 5]
     monkeypatch.setattr("dmlvk.onnx.InferenceSession.tune", _interrupted)
     stopped = run(str(file), "--device", opened.profile.name)
     assert stopped.exit_code == 130
     assert "Interrupted: what was measured until then is remembered in" in stopped.output
-    refused = run(str(file), "--batch", "3")
+    several = run(str(file), "--batch", "3")
+    assert several.exit_code == 1 and "no input can have 3 as its first dimension" in several.output
+    refused = run(str(file), "--case", "1x1")
     assert refused.exit_code == 2 and "a model is tuned whole" in refused.output
 
 
