@@ -275,6 +275,7 @@ class Execution:
         device = self._device
         whole = tuning.WholeSequence(device.engine, self._operators, self.bindings, bound)
         tuning.tune_together(device.engine, device.compile, whole, device.compile_progress)
+        device.compile_all(whole.descs, tune=True)  # by the remembered paths, also operators that were kept
 
     def run(self, given: Mapping[str, Held], profile: Profile | None = None) -> dict[str, Held]:
         """Run the dispatches. The outputs are valid until the next run."""

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -54,8 +54,9 @@ JOBS_OF_A_CORE = 3
 # The most paths that take turns with each other.
 MOST_AT_ONCE = 12
 # A path in a whole sequence takes turns with the one taken so far. It has to win all but a few, and to save more than
-# the same paths do that are bound anew, so often: where weights lie makes up to 1% on an H200.
-TURNS, LOST_TURNS, BOUND_ANEW = 15, 3, 4
+# the same paths do that are bound anew, so often: where weights lie makes up to 1% on an H200. Of hundreds of paths
+# some do that once by chance, so it has to do it in so many recordings, each with weights elsewhere.
+TURNS, LOST_TURNS, BOUND_ANEW, RECORDINGS = 15, 3, 4, 3
 POISON = b"\xa5"
 OTHER_BITS = "result DIFFERENT"
 
@@ -125,7 +126,11 @@ def tune(
 def tune_together(
     engine: Engine, compile: Compile, whole: WholeSequence, progress: Callable[[int, int], object] | None
 ) -> None:
-    """As `tune`, for all operators of a sequence on a GPU: a path is taken if the whole sequence is faster with it."""
+    """As `tune`, for all operators of a sequence on a GPU: a path is taken if the whole sequence is faster with it.
+
+    If all that were taken are not faster together than the paths of the beginning, none of them is remembered.
+    """
+    taken: list[Tuning] = []
     for layers, operators, show in _to_measure(engine, compile, whole.descs, progress):
         # All results are compared first: while the host does that, the GPU's clock falls.
         faults = {desc: _bound(engine, desc, paths, operators)[1] for desc, paths in layers.items()}
@@ -133,9 +138,15 @@ def tune_together(
         for desc, paths in layers.items():
             right = {path: operators[desc, path] for path in paths if path not in faults[desc]}
             seconds = whole.take_fastest(desc, paths[0], right) if paths[0] in right else {}
-            _remember(engine, Tuning(desc, paths[0], seconds, faults[desc], margin=1.0))
+            found = Tuning(desc, paths[0], seconds, faults[desc], margin=1.0)
+            _remember(engine, found)
+            if found.path is not None:
+                taken.append(found)
             for _ in paths:
                 show()
+    if taken and not whole.is_faster():
+        for found in taken:
+            _remember(engine, replace(found, seconds={found.planned: found.seconds[found.planned]}, faults={}))
 
 
 class WholeSequence:
@@ -153,7 +164,7 @@ class WholeSequence:
         bind: Callable[[int, CompiledOperator[Any]], Binding],
     ) -> None:
         self._engine, self._bind = engine, bind
-        self._operators, self._bindings = operators, list(bindings)
+        self._first, self._operators, self._bindings = operators, list(operators), list(bindings)
         self._numbers: dict[OperatorDesc, list[int]] = {}
         for number, operator in enumerate(operators):
             self._numbers.setdefault(operator.desc, []).append(number)
@@ -172,12 +183,8 @@ class WholeSequence:
             fell = now if taken * MARGIN < least else fell
             least = min(least, taken)
         if self._chance is None:
-            self._chance = max(
-                abs(statistics.median(self._saved(self._bound_anew(), TURNS))) for _ in range(BOUND_ANEW)
-            )
-
-    def _bound_anew(self) -> list[Binding]:
-        return [self._bind(number, operator.another()) for number, operator in enumerate(self._operators)]
+            anew = (self._bound_anew(dict(enumerate(self._operators))) for _ in range(BOUND_ANEW))
+            self._chance = max(abs(self._saved(self._bindings, each, TURNS)) for each in anew)
 
     def take_fastest(
         self, desc: OperatorDesc, planned: str, operators: Mapping[str, CompiledOperator[Any] | str]
@@ -187,27 +194,58 @@ class WholeSequence:
         for path, operator in operators.items():
             if path == planned or isinstance(operator, str):
                 continue
-            bindings = list(self._bindings)
+            others = dict.fromkeys(self._numbers[desc], operator)
+            taken, saved = self._bindings, math.inf
             try:
-                for number in self._numbers[desc]:
-                    bindings[number] = self._bind(number, operator.another())
+                for _ in range(RECORDINGS):
+                    bindings = self._bound_anew(others)
+                    saved = min(saved, self._saved(taken, bindings, LOST_TURNS))
+                    if saved <= (self._chance or 0.0):
+                        break
+                    taken = self._bound_anew({number: self._operators[number] for number in others})
+                else:
+                    seconds[path] = min(seconds.values()) - saved
+                    self._bindings = bindings
+                    for number in others:
+                        self._operators[number] = operator
             except OutOfMemoryError:
                 continue
-            saved = self._saved(bindings, LOST_TURNS)
-            if saved and statistics.median(saved) > (self._chance or 0.0):
-                seconds[path] = min(seconds.values()) - statistics.median(saved)
-                self._bindings = bindings
         return seconds
 
-    def _saved(self, bindings: list[Binding], most_lost: int) -> list[float]:
-        """What other bindings save in each turn; nothing if they lose more than so many."""
-        taken, other = (_sequence(self._engine, each) for each in (self._bindings, bindings))
+    def is_faster(self) -> bool:
+        """Whether the paths that were taken are faster than the first ones, with weights elsewhere each time."""
+        pairs = (
+            [self._bound_anew(dict(enumerate(each))) for each in (self._first, self._operators)]
+            for _ in range(RECORDINGS)
+        )
+        return all(self._saved(first, taken, TURNS) > 0 for first, taken in pairs)
+
+    def _bound_anew(self, operators: Mapping[int, CompiledOperator[Any]]) -> list[Binding]:
+        """The bindings, those with these numbers by other operators that have weights of their own."""
+        bindings = list(self._bindings)
+        for number, operator in operators.items():
+            bindings[number] = self._bind(number, operator.another())
+        return bindings
+
+    def _saved(self, taken: list[Binding], other: list[Binding], most_lost: int) -> float:
+        """What other bindings save, the median of turns; less than anything if they lose more turns than so many.
+
+        Of two runs one right after the other the second one counts.
+        """
+        sequences = [_sequence(self._engine, each) for each in (taken, other)]
         saved: list[float] = []
         lost = 0
-        while len(saved) < TURNS and lost <= most_lost:
-            saved.append(_timed(self._engine, taken) - _timed(self._engine, other))
+        while len(saved) < TURNS:
+            before, after = (self._second(each) for each in sequences)
+            saved.append(before - after)
             lost += saved[-1] <= 0
-        return saved if lost <= most_lost else []
+            if lost > most_lost:
+                return -math.inf
+        return statistics.median(saved)
+
+    def _second(self, sequence: Sequence) -> float:
+        sequence.submit()
+        return _timed(self._engine, sequence)
 
 
 def _to_measure(
