@@ -12,8 +12,8 @@
 //             loads a column of input matrices and a row of filter matrices from shared memory, multiplies all pairs
 //         one barrier, before the last of these products
 //     four matrices of sums at a time become one matrix of words, which is stored directly; at the output's ends, or if
-//     its strides do not allow that, a strip of words goes through shared memory to the invocations that write vectors,
-//     words or bytes
+//     its strides do not allow that, all of these go to shared memory as strips; for each strip, the invocations load
+//     vectors, words or bytes from there and write them
 //
 // Layout: in shared memory, both operands are rows of K, one row for each pixel or channel, which matrix units load
 // fastest (A by rows, B by columns). A vector of padding between rows keeps eight rows in different banks. Rows

@@ -274,15 +274,14 @@ const uint MATRIX_CHANNELS = MATRIX_N;
 const uint MATRIX_ROWS = SUBGROUP_PIXELS / MATRIX_PIXELS;
 const uint MATRIX_COLUMNS = SUBGROUP_CHANNELS / MATRIX_CHANNELS;
 
-// The last step takes words out of the matrices one strip at a time. The lines of a strip hold the channels, or the
-// pixels, of four matrices.
+// The last step takes words out of the matrices in strips. The lines of a strip hold the channels, or the pixels, of four
+// matrices.
 const uint STRIP_LINES = STORE_CHANNELS != 0 ? MATRIX_PIXELS : MATRIX_CHANNELS;
 const uint STRIP_VECTORS = (STORE_CHANNELS != 0 ? MATRIX_CHANNELS : MATRIX_PIXELS) / 4;
 const uint STRIP_ROW = STRIP_VECTORS + 1;
 // The last step in integers takes one matrix of sums at a time.
 const uint STRIP_SUMS = MATRIX_M * MATRIX_N / 4;
 const uint STRIP = STRIP_LINES * STRIP_ROW > STRIP_SUMS ? STRIP_LINES * STRIP_ROW : STRIP_SUMS;
-const uint STRIPS = INVOCATIONS / LANES * STRIP;
 
 // By place in the tile:
 shared uint destinations[TILE_PIXELS];

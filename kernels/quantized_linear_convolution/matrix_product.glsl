@@ -6,8 +6,16 @@
 #include "matrix.glsl"
 #include "data_movement/byte_matrices.glsl"
 
-// Both halves of both operands, and afterwards the strips of all subgroups.
-shared uvec4 tile[2 * HALF_TILE > STRIPS ? 2 * HALF_TILE : STRIPS];
+// Bytes of a store, and the stores of an invocation for a strip.
+const uint UNIT = STORE_UNIT;
+const uint UNITS = 16 * STRIP_VECTORS / UNIT;  // of a line
+const uint STORES = (STRIP_LINES * UNITS + LANES - 1) / LANES;
+const uint STRIPS_OF_SUBGROUP = MATRIX_ROWS * MATRIX_COLUMNS / 4;
+
+// Both halves of both operands, and afterwards the strips of all subgroups, and vectors that are added to them.
+const uint STRIPS = INVOCATIONS / LANES * STRIPS_OF_SUBGROUP * STRIP;
+const uint LAST_STEP = STRIPS + TILE_PIXELS * TILE_CHANNELS / 16;
+shared uvec4 tile[2 * HALF_TILE > LAST_STEP ? 2 * HALF_TILE : LAST_STEP];
 
 #include "matrix_workgroup.glsl"
 
@@ -30,31 +38,34 @@ uint channels_at(uint step) {
 
 #include "matrix_steps.glsl"
 
-// Bytes of a store, and the stores of an invocation for a strip.
-const uint UNIT = STORE_UNIT;
-const uint UNITS = 16 * STRIP_VECTORS / UNIT;  // of a line
-const uint STORES = (STRIP_LINES * UNITS + LANES - 1) / LANES;
+// The pixel and the channel, by place, at which a strip of the subgroup begins.
+uvec2 start_of_strip(uint strip) {
+    if (STORE_CHANNELS != 0)
+        return uvec2(subgroup_pixel + strip % MATRIX_ROWS * MATRIX_PIXELS,
+            subgroup_channel + strip / MATRIX_ROWS * 4 * MATRIX_CHANNELS);
+    return uvec2(subgroup_pixel + strip % (MATRIX_ROWS / 4) * 4 * MATRIX_PIXELS,
+        subgroup_channel + strip / (MATRIX_ROWS / 4) * MATRIX_CHANNELS);
+}
 
-// The address of an invocation's n-th unit of a strip, whose lines are bytes: a pixel's channels or a channel's pixels.
-// Neighbouring invocations have neighbouring units, so that single bytes go to few sectors of memory. False if the unit
-// is not to be stored.
-bool has_unit(uint n, uint first_pixel, uint line_place, uint byte_place, out uint address) {
+// The pixel and the channel, by place, of an invocation's n-th unit of a strip, whose lines are bytes: a pixel's channels
+// or a channel's pixels. Neighbouring invocations have neighbouring units, so that single bytes go to few sectors of
+// memory.
+uvec2 place_of_unit(uint strip, uint n) {
     uint i = gl_SubgroupInvocationID + n * LANES;
-    uint line = i / UNITS;
-    uint start = (i - line * UNITS) * UNIT;
-    uint pixel = STORE_CHANNELS != 0 ? line_place + line : byte_place + start;
-    uint channel = first_channel + (STORE_CHANNELS != 0 ? byte_place + start : line_place + line);
-    address = destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
-    return first_pixel + pixel < push.pixels && channel >= push.first_channel && channel < push.channels;
+    uvec2 in_strip = uvec2(i / UNITS, i % UNITS * UNIT);
+    return start_of_strip(strip) + (STORE_CHANNELS != 0 ? in_strip : in_strip.yx);
+}
+
+uint address_at(uint pixel, uint channel) {
+    return destinations[pixel] + channel * SIZE(OUTPUT_STRIDE_C, output_stride_c);
 }
 
 #ifdef WITH_SUM
 #include "quantized_linear_convolution_add/strips.glsl"
 #else
-#define VECTOR_WITH_ADDENDS(vector, address, n) vector
+#define VECTOR_WITH_ADDENDS(vector, address, place) vector
 #define WITH_ADDENDS(word, address, in_floats) word
 #define BYTE_WITH_ADDEND(byte, address, in_floats) byte
-#define USE_ADDENDS_OF(strip)
 #endif
 
 // Whether outputs are finished one by one, in a loop.
@@ -64,10 +75,10 @@ bool has_unit(uint n, uint first_pixel, uint line_place, uint byte_place, out ui
 #define TAKES_BYTES takes_integers
 #endif
 
-// Stores a strip.
-void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place) {
-    const uint TOGETHER = STORES < 4 ? STORES : 4;
-    subgroupBarrier();
+// Stores a strip of the subgroup.
+void store_strip(uint strip, uint first_pixel) {
+    const uint TOGETHER = STORE_UNIT == 16 ? 1 : STORES < 4 ? STORES : 4;
+    uint vectors = (gl_SubgroupID * STRIPS_OF_SUBGROUP + strip) * STRIP;
     // The loop is counted by constants: with NVIDIA's compiler, a loop that begins at the invocation's number is three
     // times as slow, and more stores at a time take too many registers.
     [[dont_unroll]] for (uint first = 0; first < STORES; first += TOGETHER) {
@@ -77,11 +88,15 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
                 break;
             uint line = i / UNITS;
             uint start = (i - line * UNITS) * UNIT;
-            uint vector = strip + line * STRIP_ROW + start / 16;
-            uint address;
-            if (has_unit(first + n, first_pixel, line_place, byte_place, address)) {
+            uint vector = vectors + line * STRIP_ROW + start / 16;
+            uvec2 place = place_of_unit(strip, first + n);
+            uint channel = first_channel + place.y;
+            uint address = address_at(place.x, channel);
+            // Without the branches of a logical and.
+            if (all(bvec3(
+                    first_pixel + place.x < push.pixels, channel >= push.first_channel, channel < push.channels))) {
                 if (STORE_UNIT == 16)
-                    output_vectors[address / 16] = VECTOR_WITH_ADDENDS(tile[vector], address, n);
+                    output_vectors[address / 16] = VECTOR_WITH_ADDENDS(tile[vector], address, addend_place(strip, i));
                 else if (STORE_UNIT == 4)
                     output_words[address / 4] = WITH_ADDENDS(tile[vector][start / 4 % 4], address, true);
                 else
@@ -90,7 +105,6 @@ void store_strip(uint strip, uint first_pixel, uint line_place, uint byte_place)
             }
         }
     }
-    subgroupBarrier();
 }
 
 void make_tile(uint first_pixel, bool is_first) {
@@ -153,7 +167,7 @@ void make_tile(uint first_pixel, bool is_first) {
     MULTIPLY_STEP(step, barrier())
 #endif
 
-    uint strip = gl_SubgroupID * STRIP;
+    uint strip = gl_SubgroupID * (STRIPS_OF_SUBGROUP * STRIP);
     if (TAKES_BYTES) {
         [[dont_unroll]] for (uint n = 0; n < MATRIX_ROWS * MATRIX_COLUMNS; ++n) {
             // Matrices cannot be indexed at run time.
@@ -197,7 +211,7 @@ void make_tile(uint first_pixel, bool is_first) {
     Range range = range_of(zero_point_of_output);
 #ifdef WITH_SUM
     const bool whole = false;
-    fetch_addends(first_pixel);
+    fetch_addends();
 #else
     bool whole = STORE_MATRICES != 0 && first_pixel + TILE_PIXELS <= push.pixels && first_channel >= push.first_channel
         && first_channel + TILE_CHANNELS <= push.channels;
@@ -225,9 +239,7 @@ void make_tile(uint first_pixel, bool is_first) {
                     coopMatStore(words, output_words, (destinations[pixel] + first_channel + channel) / 4,
                         SIZE(OUTPUT_STRIDE_W, output_stride_w) / 4, PIXEL_LINES);
                 } else {
-                    coopMatStore(words, tile, strip, STRIP_ROW, PIXEL_LINES);
-                    USE_ADDENDS_OF(j / 4 * MATRIX_ROWS + i)
-                    store_strip(strip, first_pixel, pixel, channel);
+                    coopMatStore(words, tile, strip + (j / 4 * MATRIX_ROWS + i) * STRIP, STRIP_ROW, PIXEL_LINES);
                 }
             }
         }
@@ -254,13 +266,20 @@ void make_tile(uint first_pixel, bool is_first) {
                         (destinations[pixel] + (first_channel + channel) * SIZE(OUTPUT_STRIDE_C, output_stride_c)) / 4,
                         SIZE(OUTPUT_STRIDE_C, output_stride_c) / 4, CHANNEL_LINES);
                 } else {
-                    coopMatStore(words, tile, strip, STRIP_ROW, CHANNEL_LINES);
-                    USE_ADDENDS_OF(j * (MATRIX_ROWS / 4) + i / 4)
-                    store_strip(strip, first_pixel, channel, pixel);
+                    coopMatStore(
+                        words, tile, strip + (j * (MATRIX_ROWS / 4) + i / 4) * STRIP, STRIP_ROW, CHANNEL_LINES);
                 }
             }
         }
     }
+    if (whole)
+        return;
+#ifdef WITH_SUM
+    put_addends();
+#endif
+    subgroupBarrier();
+    [[dont_unroll]] for (uint n = 0; n < STRIPS_OF_SUBGROUP; ++n)
+        store_strip(n, first_pixel);
 }
 
 void main() {
