@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -53,9 +53,9 @@ STEADY_SECONDS, LONGEST_SECONDS = 0.25, 1.0
 JOBS_OF_A_CORE = 3
 # The most paths that take turns with each other.
 MOST_AT_ONCE = 12
-# A path in a whole sequence takes turns with the one taken so far. It has to win all but a few, and to save more than
-# the same paths do that are bound anew, so often: where weights lie makes up to 1% on an H200. Of hundreds of paths
-# some do that once by chance, so it has to do it in so many recordings, each with weights elsewhere.
+# Other paths in a whole sequence take turns with those taken so far. They have to win all but a few, and to save more
+# than the same paths do on average that are bound anew, so often: where weights lie makes up to 10% on an H200. Of
+# hundreds of paths many do that once by chance, so they have to do it in so many recordings, with weights elsewhere.
 TURNS, LOST_TURNS, BOUND_ANEW, RECORDINGS = 15, 3, 4, 3
 POISON = b"\xa5"
 OTHER_BITS = "result DIFFERENT"
@@ -71,22 +71,20 @@ class Tuning:
     """What was measured for one descriptor.
 
     planned: the planner's own choice.
-    seconds: of one run, by each path whose result is right; or of the whole sequence, by each that was taken in it.
+    seconds: of one run, by each path whose result is right.
     faults: what is wrong with each of the other paths.
-    margin: by this factor a path must be faster than the planner's choice.
     """
 
     desc: OperatorDesc
     planned: str
     seconds: Mapping[str, float]
     faults: Mapping[str, str]
-    margin: float = MARGIN
 
     @property
     def path(self) -> str | None:
         """The fastest path; None if the planner's choice is as good, or no path is right."""
         best = min(self.seconds, key=self.seconds.__getitem__, default=self.planned)
-        is_faster = self.seconds.get(best, math.inf) * self.margin < self.seconds.get(self.planned, math.inf)
+        is_faster = self.seconds.get(best, math.inf) * MARGIN < self.seconds.get(self.planned, math.inf)
         return best if is_faster else None
 
     def remember(self, choices: TunedPaths) -> None:
@@ -94,8 +92,12 @@ class Tuning:
 
         Raises OSError.
         """
+        self.remember_path(choices, self.path)
+
+    def remember_path(self, choices: TunedPaths, path: str | None) -> None:
+        """As `remember`, a path that need not be the fastest one alone."""
         times = {PLANNER if path == self.planned else path: seconds for path, seconds in self.seconds.items()}
-        choices.remember(self.desc, self.path, times)
+        choices.remember(self.desc, path, times)
 
 
 def tune(
@@ -116,11 +118,8 @@ def tune(
     Raises ValueError: the device plans for another profile.
     Raises OSError: the cache folder cannot be written.
     """
-    for layers, operators, show in _to_measure(engine, compile, descs, progress):
-        for desc, paths in layers.items():
-            _remember(engine, _measured(engine, desc, paths, operators))
-            for _ in paths:
-                show()
+    for _ in _measured_alone(engine, compile, descs, progress):
+        pass
 
 
 def tune_together(
@@ -128,25 +127,25 @@ def tune_together(
 ) -> None:
     """As `tune`, for all operators of a sequence on a GPU: a path is taken if the whole sequence is faster with it.
 
-    If all that were taken are not faster together than the paths of the beginning, none of them is remembered.
+    First all those that are the fastest alone, if they are faster together; then each for itself. If all that were
+    taken are not faster than the paths of the beginning, these are remembered.
     """
-    taken: list[Tuning] = []
-    for layers, operators, show in _to_measure(engine, compile, whole.descs, progress):
-        # All results are compared first: while the host does that, the GPU's clock falls.
-        faults = {desc: _bound(engine, desc, paths, operators)[1] for desc, paths in layers.items()}
-        whole.warm_up()
-        for desc, paths in layers.items():
-            right = {path: operators[desc, path] for path in paths if path not in faults[desc]}
-            seconds = whole.take_fastest(desc, paths[0], right) if paths[0] in right else {}
-            found = Tuning(desc, paths[0], seconds, faults[desc], margin=1.0)
-            _remember(engine, found)
-            if found.path is not None:
-                taken.append(found)
-            for _ in paths:
-                show()
+    measured = list(_measured_alone(engine, compile, whole.descs, progress))
+    if not measured or engine.tuned_paths is None:
+        return
+    whole.warm_up()
+    taken: dict[OperatorDesc, str | None] = {}
+    alone = {found.desc: (found.path, operators[found.path]) for found, operators in measured if found.path is not None}
+    if alone and whole.take({desc: operator for desc, (_, operator) in alone.items()}):
+        taken.update((desc, path) for desc, (path, _) in alone.items())
+    for found, operators in measured:
+        for path, operator in operators.items():
+            if path != (taken.get(found.desc) or found.planned) and whole.take({found.desc: operator}):
+                taken[found.desc] = None if path == found.planned else path
     if taken and not whole.is_faster():
-        for found in taken:
-            _remember(engine, replace(found, seconds={found.planned: found.seconds[found.planned]}, faults={}))
+        taken.clear()
+    for found, _ in measured:
+        found.remember_path(engine.tuned_paths, taken.get(found.desc))
 
 
 class WholeSequence:
@@ -171,7 +170,7 @@ class WholeSequence:
         self.descs = sorted(
             self._numbers, key=lambda desc: -sum(bindings[number].total_seconds for number in self._numbers[desc])
         )
-        self._chance: float | None = None
+        self._chance = 0.0
 
     def warm_up(self) -> None:
         """Run until nothing gets faster, and find out what chance saves."""
@@ -182,38 +181,28 @@ class WholeSequence:
             taken, now = _timed(self._engine, sequence), time.perf_counter()
             fell = now if taken * MARGIN < least else fell
             least = min(least, taken)
-        if self._chance is None:
-            anew = (self._bound_anew(dict(enumerate(self._operators))) for _ in range(BOUND_ANEW))
-            self._chance = max(abs(self._saved(self._bindings, each, TURNS)) for each in anew)
+        anew = (self._bound_anew(dict(enumerate(self._operators))) for _ in range(BOUND_ANEW))
+        self._chance = statistics.mean(abs(self._saved(self._bindings, each, TURNS)) for each in anew)
 
-    def take_fastest(
-        self, desc: OperatorDesc, planned: str, operators: Mapping[str, CompiledOperator[Any] | str]
-    ) -> dict[str, float]:
-        """The seconds of the sequence by the planned path, and by each that was faster than the one taken before."""
-        seconds = {planned: _seconds(self._engine, self._bindings)}
-        for path, operator in operators.items():
-            if path == planned or isinstance(operator, str):
-                continue
-            others = dict.fromkeys(self._numbers[desc], operator)
-            taken, saved = self._bindings, math.inf
-            try:
-                for _ in range(RECORDINGS):
-                    bindings = self._bound_anew(others)
-                    saved = min(saved, self._saved(taken, bindings, LOST_TURNS))
-                    if saved <= (self._chance or 0.0):
-                        break
-                    taken = self._bound_anew({number: self._operators[number] for number in others})
-                else:
-                    seconds[path] = min(seconds.values()) - saved
-                    self._bindings = bindings
-                    for number in others:
-                        self._operators[number] = operator
-            except OutOfMemoryError:
-                continue
-        return seconds
+    def take(self, others: Mapping[OperatorDesc, CompiledOperator[Any]]) -> bool:
+        """Take other operators if the sequence is faster with them; whether it is."""
+        changed = {number: operator for desc, operator in others.items() for number in self._numbers[desc]}
+        taken = self._bindings
+        try:
+            for _ in range(RECORDINGS):
+                bindings = self._bound_anew(changed)
+                if self._saved(taken, bindings, LOST_TURNS) <= self._chance:
+                    return False
+                taken = self._bound_anew({number: self._operators[number] for number in changed})
+        except OutOfMemoryError:
+            return False
+        self._bindings = bindings
+        for number, operator in changed.items():
+            self._operators[number] = operator
+        return True
 
     def is_faster(self) -> bool:
-        """Whether the paths that were taken are faster than the first ones, with weights elsewhere each time."""
+        """Whether the operators that were taken are faster than the first ones, with weights elsewhere each time."""
         pairs = (
             [self._bound_anew(dict(enumerate(each))) for each in (self._first, self._operators)]
             for _ in range(RECORDINGS)
@@ -248,10 +237,10 @@ class WholeSequence:
         return _timed(self._engine, sequence)
 
 
-def _to_measure(
+def _measured_alone(
     engine: Engine, compile: Compile, descs: Iterable[OperatorDesc], progress: Callable[[int, int], object] | None
-) -> Iterator[tuple[dict[OperatorDesc, list[str]], Operators, Callable[[], None]]]:
-    """Descriptors that were not measured, in groups, with their close paths, compiled, and what shows a step."""
+) -> Iterator[tuple[Tuning, dict[str, CompiledOperator[Any]]]]:
+    """What was measured, and remembered, of each descriptor that was not measured before, with the right operators."""
     choices = engine.tuned_paths
     if choices is None:
         raise ValueError("tune: this device plans for another profile, of which no measurement says anything")
@@ -262,18 +251,19 @@ def _to_measure(
         if len(paths[desc]) == 1:
             choices.remember(desc, None, {})  # nothing else is close
     for layers in _groups({desc: found for desc, found in paths.items() if len(found) > 1}):
-        jobs = [(desc, path) for desc in layers for path in paths[desc]]
-        yield {desc: paths[desc] for desc in layers}, _compiled(compile, jobs, show), show
-
-
-def _remember(engine: Engine, found: Tuning) -> None:
-    """Remember a result, and warn of paths that are not taken."""
-    for path, fault in found.faults.items():
-        text = f"gives other bits than path {found.planned!r}" if fault is OTHER_BITS else fault
-        warning = f"{found.desc.operator_name}: path {path!r}: {text} on {engine.name}, and is not taken"
-        warnings.warn(warning, RuntimeWarning, stacklevel=5)
-    if found.seconds and engine.tuned_paths is not None:
-        found.remember(engine.tuned_paths)
+        operators = _compiled(compile, [(desc, path) for desc in layers for path in paths[desc]], show)
+        for desc in layers:
+            found = _measured(engine, desc, paths[desc], operators)
+            for path, fault in found.faults.items():
+                text = f"gives other bits than path {found.planned!r}" if fault is OTHER_BITS else fault
+                warning = f"{desc.operator_name}: path {path!r}: {text} on {engine.name}, and is not taken"
+                warnings.warn(warning, RuntimeWarning, stacklevel=5)
+            if found.seconds:
+                found.remember(choices)
+            right = {path: operators[desc, path] for path in found.seconds}
+            yield found, {path: operator for path, operator in right.items() if not isinstance(operator, str)}
+            for _ in paths[desc]:
+                show()
 
 
 def tune_one(
@@ -362,20 +352,7 @@ def _measured(
     expected: bytes | None = None,
     rounds: int = ROUNDS,
 ) -> Tuning:
-    """Time an operator by each path, in turns: see `_bound`."""
-    bindings, faults = _bound(engine, desc, paths, operators, inputs, expected)
-    return Tuning(desc, next(iter(paths)), times_in_turns(engine, bindings, rounds), faults)
-
-
-def _bound(
-    engine: Engine,
-    desc: OperatorDesc,
-    paths: Iterable[str],
-    operators: Operators,
-    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
-    expected: bytes | None = None,
-) -> tuple[dict[str, Binding], dict[str, str]]:
-    """A binding by each path whose result is right, and what is wrong with each of the other paths.
+    """Time an operator by each path, in turns.
 
     inputs: random elements if they are not given.
     expected: the bytes of the right output; if they are not given, the first path's, which is the planner's choice.
@@ -413,7 +390,7 @@ def _bound(
             bindings[path] = binding
         else:
             faults[path] = OTHER_BITS
-    return bindings, faults
+    return Tuning(desc, next(iter(paths)), times_in_turns(engine, bindings, rounds), faults)
 
 
 def times_in_turns(engine: Engine, bindings: Mapping[str, Binding], rounds: int) -> dict[str, float]:

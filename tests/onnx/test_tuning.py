@@ -60,13 +60,14 @@ def test_a_session_takes_what_was_measured(own: dmlvk.Device, at_once: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("saves", "late", "taken"),
+    ("saves", "alone", "late", "taken"),
     [
-        pytest.param(0.2, {}, "direct", id="faster"),
-        pytest.param(0.05, {}, None, id="by less than chance"),
-        pytest.param(-0.2, {}, None, id="slower"),
-        pytest.param(0.2, {16: 0.15}, None, id="by chance in two of three recordings"),
-        pytest.param(0.2, {20: 0.25}, None, id="not together with all others"),
+        pytest.param(0.2, 1.0, {}, "direct", id="faster"),
+        pytest.param(0.2, 0.5, {}, "direct", id="faster alone, too"),
+        pytest.param(-0.2, 0.5, {}, None, id="faster alone only"),
+        pytest.param(0.05, 1.0, {}, None, id="by less than chance"),
+        pytest.param(0.2, 1.0, {15: 0.15}, None, id="by chance in two of three recordings"),
+        pytest.param(0.2, 1.0, {19: 0.25}, None, id="not together with all others"),
     ],
 )
 def test_on_a_gpu_a_path_is_taken_if_the_whole_run_is_faster(
@@ -74,19 +75,23 @@ def test_on_a_gpu_a_path_is_taken_if_the_whole_run_is_faster(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     saves: float,
+    alone: float,
     late: dict[int, float],
     taken: str | None,
 ) -> None:
     """By more than chance saves: bound anew, the same paths take a tenth longer or less here.
 
-    late: what recordings take more, by their number: 1 to 9 find out what chance saves, 11 to 16 measure the path, and
-        17 to 22 all paths that were taken, with those of the beginning before them.
+    alone: the seconds of the other path by itself; those of the planner's are 1.
+    late: what recordings take more, by their number: 1 to 9 find out what chance saves, 10 to 15 measure the path, and
+        16 to 21 all paths that were taken, with those of the beginning before them.
     """
-    late = {3: 0.1, 7: -0.1} | late
+    late = {3: 0.1, 5: 0.1, 7: -0.1, 9: 0.1} | late
     monkeypatch.setenv("DMLVK_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(planning, "close_paths", lambda desc, profile: ["integer", "direct"])
     monkeypatch.setattr(tuning, "STEADY_SECONDS", 0.0)
     monkeypatch.setattr(on_device, "DeviceType", SimpleNamespace(CPU=None))
+    measured = {"integer": 1.0, "direct": alone}
+    monkeypatch.setattr(tuning, "_measured", lambda _, desc, *__: tuning.Tuning(desc, "integer", measured, {}))
     recorded: list[list[Binding]] = []
     sequence, times = tuning._sequence, {"integer": 1.0, "direct": 1.0 - saves}
 
