@@ -70,11 +70,6 @@ class MatrixRules(TileRules):
         step_unit = max(2 * block.k, VECTOR_SIZE)
         return cls(profile, kernel, in_words, profile.min_subgroup_size, units, block, step_unit, (2, 2))
 
-    def exchanged(self, tile: Tile) -> int:
-        # All strips of a subgroup at a time, and as many vectors that are added to them.
-        strips = tile.own_pixels * tile.own_channels // (PACKED_MATRICES * self.block.m * self.block.n)
-        return strips * super().exchanged(tile) + tile.pixels * tile.channels // VECTOR_SIZE
-
 
 @lru_cache(maxsize=64)
 def matrix_of(profile: DeviceProfile) -> Block | None:

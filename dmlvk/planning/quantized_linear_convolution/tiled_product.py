@@ -188,7 +188,9 @@ class TileRules:
         lines, words = matrix_outputs(self.kernel, self.block, self.in_words)
         if not self.in_words:
             lines, words = words, lines
-        return tile.owners * max(lines * (words // 4 + 1), self.block.m * self.block.n // 4)
+        strips = tile.pixels * tile.channels // (PACKED_MATRICES * self.block.m * self.block.n)
+        strip = max(lines * (words // 4 + 1), self.block.m * self.block.n // 4)
+        return strips * strip + tile.pixels * tile.channels // VECTOR_SIZE  # and as many vectors as are added to them
 
     def shared_memory(self, tile: Tile) -> int:
         """Bytes of shared memory that the kernel declares for a tile."""
