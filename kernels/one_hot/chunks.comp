@@ -62,6 +62,11 @@ uint packed_distances(uint words[LOADED_WORDS], uint begin) {
     return packed;
 }
 
+// A remainder that changes nothing would still take registers: with 256 MiB of output, 11% more time on an H200.
+uint block_of_workgroup() {
+    return PARTS > 1 ? gl_LocalInvocationID.x % BLOCKS : gl_LocalInvocationID.x;
+}
+
 // Words of distances whose indices an invocation loads at a time. With more, the indices would take so many registers
 // that fewer subgroups find room beside each other.
 const uint TOGETHER = WORDS * LOADED_WORDS > 16 ? 16 / LOADED_WORDS : WORDS;
@@ -78,7 +83,7 @@ void load_distances(uvec2 block, out uint distances[DISTANCE_WORDS]) {
         }
         return;
     }
-    if (gl_LocalInvocationID.x < BLOCKS)
+    if (PARTS == 1 || gl_LocalInvocationID.x < BLOCKS)
         blocks[gl_LocalInvocationID.x] = block;
     barrier();
     [[dont_unroll]] for (uint first = 0; first < WORDS; first += TOGETHER) {
@@ -95,12 +100,12 @@ void load_distances(uvec2 block, out uint distances[DISTANCE_WORDS]) {
     }
     barrier();
     [[unroll]] for (uint i = 0; i < DISTANCE_WORDS; ++i)
-        distances[i] = shared_distances[gl_LocalInvocationID.x % BLOCKS * DISTANCE_WORDS + i];
+        distances[i] = shared_distances[block_of_workgroup() * DISTANCE_WORDS + i];
 }
 
 void main() {
     Block block;
-    bool has_block = find_block(workgroup_index() * BLOCKS + gl_LocalInvocationID.x % BLOCKS, block);
+    bool has_block = find_block(workgroup_index() * BLOCKS + block_of_workgroup(), block);
     if (!SHARES_INDICES && !has_block)
         return;
     uint chunk = RANK == 0 ? 0 : block.cursor.coordinates[RANK - 1];
