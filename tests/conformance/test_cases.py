@@ -81,6 +81,7 @@ RULES = {
     "a sum in the last step of a convolution": ("quantized_linear_convolution_add:last_step",),
     "a convolution and a sum, in every layout": ("quantized_linear_convolution_add:form",),
     "a sum after a kernel of convolutions that has none": ("quantized_linear_convolution_add:apart",),
+    "a sum of strips that wait in shared memory": ("quantized_linear_convolution_add:strips",),
     "a table in the last step of a convolution": (
         "quantized_linear_convolution_table:last_step",
         "quantized_linear_convolution_table:depthwise",

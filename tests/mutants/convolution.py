@@ -428,6 +428,12 @@ MATRIX_MUTANTS = (
         "matrix",
     ),
     Mutant(
+        "matrices: what is added to the strips of a subgroup waits in one place for all of them",
+        "quantized_linear_convolution_add/strips.glsl",
+        (("tile[addend_place(n / STORES, i)] =", "tile[addend_place(0, i)] ="),),
+        ("quantized_linear_convolution_add:strips",),
+    ),
+    Mutant(
         "halo: a row past the last one is taken for input",
         f"{PREFIX}/halo.comp",
         (

@@ -113,3 +113,18 @@ GROUPS.add(
     about="Paths whose kernels have no last step with a sum: a second kernel adds to the convolution's output in "
     "scratch.",
 )
+
+GROUPS.add(
+    "strips",
+    last_step,
+    shape={label: SHAPES[label] for label in ("whole", "wide")},
+    type={"uint8": DataType.UINT8, "int8": DataType.INT8},
+    layout=LAYOUTS,
+    order=("addend_first", "addend_second"),
+    scales={"ordinary": SCALES["ordinary"]},
+    zero_points={"odd": ZERO_POINTS["odd"]},
+    parameters=("owned", "bound"),
+    path=("matrix",),
+    about="Matrix units, sums in floats and 16 bytes at a time: the strips of a tile wait in shared memory, each with "
+    "its addends.",
+)
