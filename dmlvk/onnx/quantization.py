@@ -443,7 +443,8 @@ def _quantize_before(graph: Graph, comes_first: Callable[[Node], bool]) -> bool:
         while pending:
             quantizer = pending.pop()
             mover = producers.get(quantizer.input(0))
-            if quantizer.op_type != "QuantizeLinear" or mover is None:
+            is_gone = nodes[quantizer.index] is not quantizer
+            if quantizer.op_type != "QuantizeLinear" or is_gone or mover is None:
                 continue
             if not _is_quantized_alone(mover, producers, users, graph) or not comes_first(mover):
                 continue
@@ -466,6 +467,10 @@ def _quantize_before(graph: Graph, comes_first: Callable[[Node], bool]) -> bool:
             proto.output[0] = quantizer.outputs[0]
             made[0] = replace(made[0], index=quantizer.index)
             is_changed = True
+            left = users[mover.outputs[0]] = [each for each in users[mover.outputs[0]] if each is not quantizer]
+            for each in made:
+                readers = users[each.input(0)]
+                users[each.input(0)] = [*(other for other in readers if other is not mover or left), each]
             nodes |= {each.index: each for each in made}
             moved = graph.new_node(proto)
             if nodes[mover.index] is mover:
@@ -476,7 +481,7 @@ def _quantize_before(graph: Graph, comes_first: Callable[[Node], bool]) -> bool:
             places |= {moved.index: (places[mover.index][0], 1)} | {
                 each.index: (places[mover.index][0], 0) for each in made
             }
-            pending += made
+            pending += [*made, *left]
     graph.nodes = [nodes[index] for index in sorted(nodes, key=places.__getitem__)]
     return is_changed
 

@@ -41,6 +41,7 @@ COSTS = Costs(
     device_dispatch=0.5,
     device_bytes=100.0,
     device_operations=1e6,
+    device_tap=0.001,
     crossing=3.0,
     bus_bytes=50.0,
     written_bytes=50.0,
@@ -143,6 +144,27 @@ def test_an_output_that_is_dequantized_is_written_over_the_bus(processors: int, 
     kinds = inferred_kinds(graph, {"x": (x.shape, x.dtype)})
     costs = replace(costs_of(profiles.load("nvidia-h200")), processors=processors)
     assert not divided(graph, obstacles(graph), kinds, costs).cheaper_on_host
+
+
+@pytest.mark.parametrize(("size", "is_for_the_host"), [(16, False), (256, True)])
+def test_an_invocation_reads_a_window_alone(size: int, is_for_the_host: bool) -> None:
+    """The smallest element of a large plane takes long on a GPU, and none of the host's parts ends for it."""
+    x = elements(np.random.default_rng(3), np.float32, (1, 1, size, size))
+    constants = {"s": np.array(0.01, np.float32), "zero": np.array(128, np.uint8)}
+    nodes: list[Any] = [
+        ("Acos", ["x"], ["a"], {}),
+        ("QuantizeLinear", ["a", "s", "zero"], ["q"], {}),
+        ("DequantizeLinear", ["q", "s", "zero"], ["f"], {}),
+        ("ReduceMin", ["f"], ["least"], {"keepdims": 1}),
+        ("Acos", ["least"], ["y"], {}),
+    ]
+    graph = Graph(load(model_of(nodes, {"x": x}, {"y": np.float32}, constants, opset=13)))
+    (reduction,) = (node for node in graph.nodes if node.op_type == "ReduceMin")
+    on_host = {node.index: "by the test" for node in graph.nodes if node.op_type == "Acos"}
+    kinds = inferred_kinds(graph, {"x": (x.shape, x.dtype)})
+    costs = replace(costs_of(profiles.load("nvidia-h200")), crossing=0.0, host_call=1e-4, processors=16)
+    found = divided(graph, on_host, kinds, costs).cheaper_on_host
+    assert (reduction.index in found) == is_for_the_host
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -320,17 +320,19 @@ def test_what_the_host_fuses_across_the_devices_parts(device: dmlvk.Device) -> N
     assert not np.array_equal(found[0], onnx_runtime(model, {"x": x}, optimize=False)[0])
 
 
-@pytest.mark.parametrize("function", ["HardSigmoid", "Tanh", "Sigmoid"])
-def test_a_function_before_movement_is_a_table(device: dmlvk.Device, function: str) -> None:
+@pytest.mark.parametrize("moves_twice", [False, True])
+@pytest.mark.parametrize("function", ["HardSigmoid", "Tanh", "Sigmoid", "Max"])
+def test_a_function_before_movement_is_a_table(device: dmlvk.Device, function: str, moves_twice: bool) -> None:
     """As in a squeeze and excitation of products. ONNX Runtime makes a Sigmoid of bytes."""
     x = elements(np.random.default_rng(11), np.uint8, (2, 300))
     constants: dict[str, Array] = {"s": np.array(0.031, np.float32), "z": np.array(130, np.uint8)}
     constants |= {"zero": np.array(1, np.uint8), "t": np.array(1 / 257, np.float32), "shape": np.array([-1, 300, 1, 1])}
     nodes: list[Node] = [
         ("DequantizeLinear", ["x", "s", "z"], ["xf"], {}),
-        (function, ["xf"], ["f"], {}),
+        (function, ["xf", "t"] if function == "Max" else ["xf"], ["f"], {}),
         ("Reshape", ["f", "shape"], ["r"], {}),
-        ("QuantizeLinear", ["r", "t", "zero"], ["y"], {}),
+        *([("Transpose", ["r"], ["m"], {"perm": [0, 3, 2, 1]})] if moves_twice else []),
+        ("QuantizeLinear", ["m" if moves_twice else "r", "t", "zero"], ["y"], {}),
     ]
     model = model_of(nodes, {"x": x}, {"y": np.uint8}, constants, opset=19)
     found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
