@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -188,5 +189,5 @@ def names_of(output_names: Any) -> list[str]:
     names = list(output_names)
     wrong = [name for name in names if not isinstance(name, str)]
     if wrong:
-        raise TypeError(f"output_names has names, not {type(wrong[0]).__name__}")
+        raise TypeError(f"output_names has names, not {reprlib.repr(wrong[0])}")
     return [str(name) for name in names]

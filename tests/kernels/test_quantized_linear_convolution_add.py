@@ -11,7 +11,7 @@ import pytest
 
 import dmlvk
 from dmlvk import DataType, TensorDesc
-from dmlvk.conformance.cases.quantized_linear_convolution_add import SCALES, SHAPES, last_step
+from dmlvk.conformance.cases.quantized_linear_convolution_add import LAYOUTS, SCALES, SHAPES, last_step
 from dmlvk.operators import OperatorDesc, QuantizedLinearConvolutionAddDesc
 from dmlvk.planning import plan
 from dmlvk.reference import run
@@ -25,7 +25,7 @@ def work(shape: str, scales: str, layout: str, seed: int) -> Work:
     p = SimpleNamespace(
         shape=SHAPES[shape],
         scales=SCALES[scales],
-        layout=layout,
+        layout=LAYOUTS[layout],
         type=[DataType.UINT8, DataType.INT8][seed % 2],
         order=["addend_first", "addend_second"][seed // 2 % 2],
         zero_points=[(3, 121, 117), None][seed // 4 % 2],
