@@ -150,7 +150,7 @@ def test_an_output_that_is_dequantized_is_written_over_the_bus(processors: int, 
 def test_an_invocation_reads_a_window_alone(size: int, is_for_the_host: bool) -> None:
     """The smallest element of a large plane takes long on a GPU, and none of the host's parts ends for it."""
     x = elements(np.random.default_rng(3), np.float32, (1, 1, size, size))
-    constants = {"s": np.array(0.01, np.float32), "zero": np.array(128, np.uint8)}
+    constants: dict[str, Any] = {"s": np.array(0.01, np.float32), "zero": np.array(128, np.uint8)}
     nodes: list[Any] = [
         ("Acos", ["x"], ["a"], {}),
         ("QuantizeLinear", ["a", "s", "zero"], ["q"], {}),
