@@ -341,6 +341,27 @@ def test_a_function_before_movement_is_a_table(device: dmlvk.Device, function: s
     assert np.unique(found[0]).size > 20
 
 
+def test_quantizers_of_several_scales_pass_all_movement(device: dmlvk.Device) -> None:
+    """In the QOperator format: two read what was moved twice, and each moves bytes of its own."""
+    x = elements(np.random.default_rng(12), np.uint8, (2, 300))
+    constants: dict[str, Array] = {"s": np.array(0.031, np.float32), "z": np.array(130, np.uint8)}
+    constants |= {"zero": np.array(1, np.uint8), "t": np.array(1 / 257, np.float32), "v": np.array(1 / 99, np.float32)}
+    constants |= {"shape": np.array([-1, 300, 1, 1])}
+    nodes: list[Node] = [
+        ("DequantizeLinear", ["x", "s", "z"], ["xf"], {}),
+        ("HardSigmoid", ["xf"], ["f"], {}),
+        ("Reshape", ["f", "shape"], ["r"], {}),
+        ("Transpose", ["r"], ["m"], {"perm": [0, 3, 2, 1]}),
+        ("QuantizeLinear", ["m", "t", "zero"], ["y"], {}),
+        ("QuantizeLinear", ["m", "v", "zero"], ["w"], {}),
+        ("com.microsoft.QLinearSigmoid", ["w", "v", "zero", "t", "zero"], ["u"], {}),
+    ]
+    model = model_of(nodes, {"x": x}, {"y": np.uint8, "u": np.uint8}, constants, opset=19)
+    found, rows = session_with_onnx_runtime(device.name, model, {"x": x})
+    require_equal(found, onnx_runtime(model, {"x": x}))
+    assert "host" not in {place for *_, place in rows}
+
+
 MOVERS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "Reshape": ([np.array([1, 8, -1])], {}),
     "Transpose": ([], {"perm": [0, 2, 3, 1]}),
